@@ -23,6 +23,7 @@ from absl import logging
 
 from lingpipe.tasks.text.documents import Format, documents, source_paths
 from lingpipe.tasks.text.vocabulary import END, START, Vocabulary, bytes_of_ids, train_vocabulary
+from lingpipe.tasks.translation.corpus.vocabulary import UNKNOWN, warn_of_unknown
 from lingpipe.tasks.translation.vocabulary_facts import sha256_of
 
 Split = Literal['train', 'test']
@@ -150,16 +151,18 @@ def _write(directory: str, recipe: Recipe) -> None:
     counts: dict[str, dict[str, float]] = {
         split: {'documents': 0, 'tokens': 0, 'bytes': 0} for split in SPLITS}
     for split in SPLITS:
-        num_spelt = 0
+        num_spelt = num_unknown = 0
         with open(os.path.join(directory, f'{split}.bin'), 'wb') as file:
             for texts in _chunks(_documents(paths, recipe, split)):
                 rows = vocabulary.encode(texts)
                 flat = np.concatenate([np.array([START, *row, END]) for row in rows])
                 file.write(flat.astype(dtype).tobytes())
                 num_spelt += int(sizes[flat].sum())
+                num_unknown += int(np.count_nonzero(flat == UNKNOWN))
                 counts[split]['documents'] += len(texts)
                 counts[split]['tokens'] += len(flat)
                 counts[split]['bytes'] += sum(len(text.encode()) for text in texts)
+        warn_of_unknown(f'the {split} part', num_unknown, int(counts[split]['tokens']))
         counts[split]['bytes_per_spelt_byte'] = counts[split]['bytes'] / max(1, num_spelt)
 
     if not any(of_split['bytes'] for of_split in counts.values()):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from absl import logging
 
 from lingpipe.tasks.translation.corpus.prepared import SIDES, SPLITS, PreparedCorpus
 from lingpipe.tasks.translation.temperature import apportioned, shares
@@ -199,13 +200,14 @@ def encode_corpus(corpus: PreparedCorpus, vocabulary: Vocabulary,
     is_byte = vocabulary.is_byte
     corpus.forget_ids()
     for side in SIDES:
-        lengths, num_bytes = [np.zeros([0], np.int64)], 0
+        lengths, num_bytes, num_unknown = [np.zeros([0], np.int64)], 0, 0
         for split in SPLITS:
             texts, ids = corpus.texts(split, side), []
             for first in range(0, len(texts), _CHUNK):
                 some = [np.array(row, np.int64)
                         for row in vocabulary.encode(texts[first:first + _CHUNK])]
                 num_bytes += sum(int(is_byte[row].sum()) for row in some)
+                num_unknown += sum(int(np.count_nonzero(row == UNKNOWN)) for row in some)
                 ids += some
                 progress(len(some))
 
@@ -213,6 +215,7 @@ def encode_corpus(corpus: PreparedCorpus, vocabulary: Vocabulary,
             lengths.append(np.array([len(row) for row in ids], np.int64))
 
         flat = np.concatenate(lengths)
+        warn_of_unknown(f'the {side} sentences', num_unknown, int(flat.sum()))
         statistics[side] = {'sentences': len(flat), 'ids': int(flat.sum()),
                             'bytes_share': num_bytes / max(1, int(flat.sum())),
                             **{f'p{q}': int(np.percentile(flat, q)) for q in (50, 90, 99)},
@@ -221,6 +224,14 @@ def encode_corpus(corpus: PreparedCorpus, vocabulary: Vocabulary,
     # The vocabulary is written last: if it is there, the ids are complete and belong to it.
     vocabulary.save(corpus.vocabulary_path)
     return statistics
+
+
+def warn_of_unknown(whose: str, num_unknown: int, num_ids: int) -> None:
+    """Warns of text that a vocabulary cannot spell, of which nothing is left but an unknown id."""
+    if num_unknown:
+        logging.warning('%s of %s ids of %s are unknown: characters that the vocabulary has no '
+                        'piece for are lost; train it with byte_fallback, which spells them in '
+                        'bytes', f'{num_unknown:,}', f'{num_ids:,}', whose)
 
 
 @functools.cache

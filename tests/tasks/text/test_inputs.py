@@ -37,6 +37,16 @@ def params(tmp_path: Path, **fields: Any) -> TextInput.Params:
     return TextInput.Params(**values)
 
 
+def own_vocabulary(path: Path, texts: list[str], **fields: Any) -> None:
+    """Trains a vocabulary with the usual settings of sentencepiece, which join spaces."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=model, vocab_size=350, model_type='bpe',
+        hard_vocab_limit=False, pad_id=PAD, bos_id=START, eos_id=END, unk_id=UNKNOWN,
+        minloglevel=2, **fields)
+    path.write_bytes(model.getvalue())
+
+
 def whole(source: TextInput) -> dict[str, np.ndarray]:
     """All examples of an epoch, [n, T], without copies that fill up the last batch."""
     batches = [{name: value.numpy() for name, value in batch.items()}
@@ -65,11 +75,7 @@ def test_the_examples_are_the_documents_one_after_the_other(tmp_path: Path) -> N
 
 def test_ids_of_each_part_stand_for_all_bytes_of_its_text(tmp_path: Path) -> None:
     """A vocabulary that joins spaces had one ratio for both parts, and so wrong bits per byte."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS), model_writer=model, vocab_size=350, model_type='bpe',
-        byte_fallback=True, pad_id=PAD, bos_id=START, eos_id=END, unk_id=UNKNOWN, minloglevel=2)
-    (tmp_path / 'joins_spaces.model').write_bytes(model.getvalue())
+    own_vocabulary(tmp_path / 'joins_spaces.model', TEXTS, byte_fallback=True)
     texts = [text + ' ' * 50 * (zlib.crc32(text.encode()) % 2) for text in TEXTS]
     (tmp_path / 'corpus.jsonl').write_text(
         ''.join(json.dumps({'text': text}) + '\n' for text in texts))
@@ -82,6 +88,23 @@ def test_ids_of_each_part_stand_for_all_bytes_of_its_text(tmp_path: Path) -> Non
         num_bytes[split] = source.tokens.facts[split]['bytes']
         assert np.sum(data['bytes'] * data['weight']) == pytest.approx(num_bytes[split], rel=1e-5)
     assert num_bytes['train'] + num_bytes['test'] == sum(len(text.encode()) for text in texts)
+
+
+def test_ids_that_are_unknown_are_counted(tmp_path: Path, caplog: Any) -> None:
+    """A vocabulary without bytes loses characters, and nothing said so."""
+    params(tmp_path).instantiate().num_examples()
+    assert 'unknown' not in caplog.text
+    own_vocabulary(tmp_path / 'own.model', ['only these letters, and no others'] * 9,
+                   user_defined_symbols=[f'<{i}>' for i in range(300)])
+    size = sentencepiece.SentencePieceProcessor(str(tmp_path / 'own.model')).vocab_size()
+    source = params(tmp_path, vocabulary=str(tmp_path / 'own.model'), directory=str(tmp_path / 'b'),
+                    test_share=0., vocab_size=size).instantiate()
+    ids = whole(source)['label']
+    warning, = (line for line in caplog.messages if 'unknown' in line)
+    assert warning == (
+        f'{np.sum(ids == UNKNOWN):,} of {np.sum(ids != PAD) + 1:,} ids of the train part are '
+        'unknown: characters that the vocabulary has no piece for are lost; train it with '
+        'byte_fallback, which spells them in bytes')
 
 
 def test_tokens_of_an_earlier_version_keep_their_ratio_of_bytes(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """A prepared folder returns all pairs, keeps the test apart, and has one vocabulary for all."""
 from __future__ import annotations
 
+import io
 import json
 import pathlib
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from lingpipe.tasks.translation.corpus.pair import Pair, Place
 from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus, by_size, write
@@ -17,6 +19,7 @@ from lingpipe.tasks.translation.corpus.vocabulary import (
     START,
     UNKNOWN,
     Vocabulary,
+    encode_corpus,
     sample,
     train,
 )
@@ -112,6 +115,24 @@ def test_anything_can_be_spelt_and_nothing_is_unknown(corpus):
                               for i, row in enumerate([ids[0]])]) == texts[:1]
     assert [vocabulary.decode([row])[0] for row in ids] == texts
     assert vocabulary.size == 500 and vocabulary.is_byte.sum() == 256
+
+
+def test_ids_that_are_unknown_are_counted(tmp_path, caplog):
+    """A vocabulary without bytes loses characters, and nothing said so."""
+    corpus = small_corpus.prepared(tmp_path)
+    assert not caplog.messages
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(['only these letters'] * 9), model_writer=model, vocab_size=99,
+        model_type='bpe', hard_vocab_limit=False, pad_id=PAD, bos_id=START, eos_id=END,
+        unk_id=UNKNOWN, minloglevel=2)
+    encode_corpus(corpus, Vocabulary('few letters', model.getvalue()))
+    for side, message in zip(('source', 'english'), caplog.messages, strict=True):
+        ids = np.concatenate([corpus.ids(split, side)[0] for split in ('train', 'test')])
+        assert message == (
+            f'{np.sum(ids == UNKNOWN):,} of {len(ids):,} ids of the {side} sentences are unknown: '
+            'characters that the vocabulary has no piece for are lost; train it with '
+            'byte_fallback, which spells them in bytes')
 
 
 def test_a_vocabulary_that_cannot_be_is_refused(corpus):
