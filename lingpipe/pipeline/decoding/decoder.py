@@ -20,8 +20,9 @@ ends independently: while cell 1 runs a step of group A, cell 0 runs one of grou
     cell 0    A0 B0 .. A1 B1 .. A2 ...
     cell 1    .. A0 B0 .. A1 B1 .. A2 ...
 
-The results are those of running the network again on every prefix, up to rounding. They do not
-depend on K or on the groups. Ids that are given are read many at once (prefill.py).
+The results are those of running the network again on every prefix, up to rounding, but that a
+mixture of experts leaves nothing out. They do not depend on K or on the groups. Ids that are given
+are read many at once (prefill.py).
 """
 from __future__ import annotations
 
