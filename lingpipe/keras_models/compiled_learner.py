@@ -138,9 +138,10 @@ def _rate(config: Any) -> learning_rates.Schedule.Params:
                          'compile with a number or one of keras.optimizers.schedules, or set '
                          'learning_rate of the Learner to one of lp.learning_rates.')
     if name == 'CosineDecay' and (values['warmup_target'] is None or not values['warmup_steps']):
+        target = values['warmup_target']   # Without warm-up steps, Keras begins there at once.
         return learning_rates.Cosine.Params(
-            rate=values['initial_learning_rate'], decay_steps=values['decay_steps'],
-            final_fraction=values['alpha'])
+            rate=values['initial_learning_rate'] if target is None else target,
+            decay_steps=values['decay_steps'], final_fraction=values['alpha'])
     if name == 'ExponentialDecay':
         return learning_rates.Exponential.Params(
             rate=values['initial_learning_rate'], decay_steps=values['decay_steps'],

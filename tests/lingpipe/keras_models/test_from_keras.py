@@ -615,6 +615,10 @@ def test_what_is_no_keras_model_is_refused() -> None:
          optimizer=lp.optimizers.SGD.Params(), decay_vectors=True,
          learning_rate=lp.learning_rates.Cosine.Params(rate=0.5, decay_steps=90,
                                                        final_fraction=0.1))),
+    (keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.5, 90, warmup_target=0.8)),
+     lp.Learner.Params(   # Without warm-up steps, Keras begins at their target.
+         optimizer=lp.optimizers.SGD.Params(), decay_vectors=True,
+         learning_rate=lp.learning_rates.Cosine.Params(rate=0.8, decay_steps=90))),
     (keras.optimizers.SGD(keras.optimizers.schedules.PiecewiseConstantDecay([2, 3], [3., 2., 1.])),
      lp.Learner.Params(
          optimizer=lp.optimizers.SGD.Params(), decay_vectors=True,
