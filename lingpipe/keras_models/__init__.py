@@ -9,7 +9,7 @@ The files:
     names.py         names of layers that do not depend on what the process has made before
     keras_model.py   KerasModel: the network, which knows its inputs and outputs
     likeness.py      whether a configuration holds all that a layer, loss or metric is
-    probe.py         whether a layer or loss of users lets examples see each other
+    probe.py         whether a layer, operation or loss lets examples see each other
     logits.py        those of which outputs are the softmax or sigmoid
     conversion.py    from_keras
     weights.py       to_keras

@@ -227,17 +227,19 @@ def _layer(call: Call, prefix: str, names: _Names,
         layer = params.instantiate(path)
         _check(call, layer)
         check_alike(operation, layer.keras_layer)
-        if has_code_of_users(params.class_name, params.config):
-            probed = (KerasArguments(path, operation, list(shapes), arguments),
-                      {arguments_of[value]: tensor for value, tensor in call.inputs.items()})
+        is_of_users = has_code_of_users(params.class_name, params.config)
+        probed = (KerasArguments(path, operation, list(shapes), arguments),
+                  {arguments_of[value]: tensor for value, tensor in call.inputs.items()})
+        if is_of_users or not isinstance(operation, keras.layers.Layer):
+            # The axis of an operation may be None, or count from the end of any of its tensors.
             params.mixes_examples = mixes_when_called(operation, *probed)
-            if adds_a_sum_when_called(operation, *probed):
-                logging.warning(
-                    'the layer %r of the Keras model adds a loss that grows with the number of '
-                    'examples, as a sum over them does. Losses that layers add are averaged over '
-                    'micro-batches and replicas, so that with M micro-batches it counts 1/M of '
-                    'what it does in Keras; add a mean, as by keras.ops.mean, or leave '
-                    'num_micro_batches and num_replicas at 1', path)
+        if is_of_users and adds_a_sum_when_called(operation, *probed):
+            logging.warning(
+                'the layer %r of the Keras model adds a loss that grows with the number of '
+                'examples, as a sum over them does. Losses that layers add are averaged over '
+                'micro-batches and replicas, so that with M micro-batches it counts 1/M of what it '
+                'does in Keras; add a mean, as by keras.ops.mean, or leave num_micro_batches and '
+                'num_replicas at 1', path)
         params.share = _share(layer, operation, path, owners)
         return params
     except Exception as error:   # A layer is anyone's code.

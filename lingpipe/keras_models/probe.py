@@ -1,9 +1,10 @@
-"""Probe: whether a user's layer or loss computes each example on its own, found out by calling it.
+"""Probe: whether a layer or loss computes each example on its own, found out by calling it.
 
-Its code cannot tell. So a layer is called with a few examples, and again with all but the first of
-them changed: what comes out for the first must stay as it is. Nothing that a call assigns, draws or
-adds to its losses stays. The weights differ a little from the layer's own, since a branch that
-begins with a factor of 0 would hide what it does.
+The code of a user's layer cannot tell, nor can the arguments of an operation of Keras, whose axis
+may be None. So a layer is called with a few examples, again with all but the first of them changed,
+and again with all but the last: what comes out for that one must stay as it is. Nothing that a call
+assigns, draws or adds to its losses stays. The weights differ a little from the layer's own, since
+a branch that begins with a factor of 0 would hide what it does.
 
 A loss is called with a few examples, and again with the same ones in two parts, which must give the
 same values. Which labels it takes is not known either, so it gets all that it could take.
@@ -22,6 +23,7 @@ from lingpipe.layers.keras_arguments import KerasArguments
 from lingpipe.layers.keras_building import inner_layers
 
 _NUM_EXAMPLES = 5   # What a layer folds into its examples should have another length.
+_FIRST, _LAST = 0, _NUM_EXAMPLES - 1
 _ANY_LENGTH = 4     # of a dimension that varies
 _MOST_LENGTH = 1024            # of a dimension but the last: attention takes its square
 _MOST_NUMBERS = 2 ** 20        # in an example
@@ -49,24 +51,28 @@ def mixes_when_called(operation: keras.Operation, arguments: KerasArguments,
         return False
     training = {'training': True} if isinstance(operation, keras.layers.Layer) else {}
 
-    def outputs(is_changed: bool) -> list[np.ndarray]:
-        examples = {name: _examples(tensor, is_changed) for name, tensor in tensors.items()}
+    def outputs(kept: int | None = None) -> list[np.ndarray]:
+        """The outputs of all examples, all but one of which are changed unless `kept` is None."""
+        examples = {name: _examples(tensor, kept) for name, tensor in tensors.items()}
         positional, named = arguments.bound(examples)
         with keras.StatelessScope(state_mapping=weights):
             found = keras.tree.flatten(operation(*positional, **{**training, **named}))
-        return [keras.ops.convert_to_numpy(output)[:1].astype(np.float64)
+        return [keras.ops.convert_to_numpy(output).astype(np.float64)
                 for output in found if output.shape[:1] == (_NUM_EXAMPLES,)]
 
     try:
         weights = _other_weights(operation)
-        first, again, other = outputs(False), outputs(False), outputs(True)
+        whole, again = outputs(), outputs()
+        changed_by_kept = {kept: outputs(kept) for kept in (_FIRST, _LAST)}
     except Exception:   # A layer is anyone's code, and may want other examples.
         return False
-    if not _are_alike(first, again):
+    if not _are_alike(whole, again):
         raise ValueError('the same call gives other numbers each time, as by tf.random, np.random '
                          'or counting; draw random numbers by keras.random with a '
                          'keras.random.SeedGenerator of the layer, and count in a weight')
-    return not _are_alike(first, other)
+    return not all(_are_alike([output[kept] for output in whole],
+                              [output[kept] for output in changed])
+                   for kept, changed in changed_by_kept.items())
 
 
 def adds_a_sum_when_called(operation: keras.Operation, arguments: KerasArguments,
@@ -80,7 +86,7 @@ def adds_a_sum_when_called(operation: keras.Operation, arguments: KerasArguments
         return False
 
     def added(repeats: int) -> list[float]:
-        examples = {name: np.tile(_examples(tensor, False), [repeats, *[1] * len(tensor.shape[1:])])
+        examples = {name: np.tile(_examples(tensor), [repeats, *[1] * len(tensor.shape[1:])])
                     for name, tensor in tensors.items()}
         positional, named = arguments.bound(examples)
         with keras.StatelessScope(state_mapping=weights, collect_losses=True):
@@ -152,15 +158,16 @@ def _is_large(tensor: keras.KerasTensor) -> bool:
     return max(lengths[:-1], default=0) > _MOST_LENGTH or np.prod(lengths) > _MOST_NUMBERS
 
 
-def _examples(tensor: keras.KerasTensor, is_changed: bool) -> np.ndarray:
-    """A few examples; if `is_changed`, the first one is the same and the others are not."""
+def _examples(tensor: keras.KerasTensor, kept: int | None = None) -> np.ndarray:
+    """A few examples; if the first or the last is `kept`, it is the same and the others are not."""
     shape = [size or _ANY_LENGTH for size in tensor.shape[1:]]
     first, some, others = (np.random.default_rng(seed).normal(size=[number, *shape])
                            for seed, number in ((0, 1), (1, _NUM_EXAMPLES - 1),
                                                 (2, _NUM_EXAMPLES - 1)))
-    examples = np.concatenate([first, 9 * others if is_changed else some])
+    examples = {None: [first, some], _FIRST: [first, 9 * others], _LAST: [9 * others, some[-1:]]}
+    chosen = np.concatenate(examples[kept])
     is_float = tf.as_dtype(tensor.dtype).is_floating
-    return examples.astype(tensor.dtype) if is_float else (examples > 0).astype(tensor.dtype)
+    return chosen.astype(tensor.dtype) if is_float else (chosen > 0).astype(tensor.dtype)
 
 
 def _other_weights(operation: keras.Operation) -> list[tuple[keras.Variable, tf.Tensor]]:

@@ -111,10 +111,15 @@ def has_code_of_users(class_name: str, config: str) -> bool:
     return '>' in class_name or '>' in config or not is_of_keras
 
 
-def mixes_examples(keras_layer: keras.layers.Layer) -> bool:
+def mixes_examples(keras_layer: keras.layers.Layer, rank: int | None = None) -> bool:
     """Whether a layer or operation of Keras' own uses other examples for an example's output.
 
-    BatchNormalization does not count.
+    BatchNormalization does not count. Of an operation, only an axis 0 is found: what another axis
+    means depends on the operation, and from_keras calls it to find out.
+
+    Args:
+      keras_layer: it.
+      rank: of what it reads, if that is known, by which the axis -rank is that of the examples.
     """
     if isinstance(keras_layer, (keras.layers.MixUp, keras.layers.CutMix)):
         return True
@@ -124,4 +129,5 @@ def mixes_examples(keras_layer: keras.layers.Layer) -> bool:
     has_axis = is_operation or isinstance(keras_layer, with_axis)
     axis = getattr(keras_layer, 'axis', ()) if has_axis else ()
     axes = axis if isinstance(axis, (list, tuple)) else [axis]
-    return any(one == 0 and one is not False for one in axes)
+    of_examples = [0] if is_operation or rank is None else [0, -rank]
+    return any(one in of_examples and one is not False for one in axes)

@@ -188,8 +188,9 @@ class KerasLayer(Layer):
         self.decoding_remedy = (
             f'use a layer of lingpipe in place of {p.class_name}, as layers.LayerNorm, or a '
             'subclass of KerasLayer with is_positionwise = True if no position looks at another')
-        self.needs_whole_batch = p.mixes_examples or any(
-            map(mixes_examples, layers or [self.keras_layer]))
+        rank = len(next(iter(self.specs.values())).shape)
+        self.needs_whole_batch = (p.mixes_examples or mixes_examples(self.keras_layer, rank)
+                                  or any(map(mixes_examples, layers[1:])))
         if p.mixes_examples:
             self.whole_batch_remedy = ('set mixes_examples=False of its Params, if its examples '
                                        'are to see those of their micro-batch only')

@@ -1,4 +1,4 @@
-"""Probe: layers and losses that let examples see each other, or that no call can repeat."""
+"""Probe: layers, operations and losses that mix examples, or that no call can repeat."""
 from __future__ import annotations
 
 import itertools
@@ -72,6 +72,28 @@ def test_a_layer_that_mixes_examples_is_not_given_micro_batches():
     with pytest.raises(ValueError, match='model/less_the_mean: KerasLayer needs the whole mini-'
                                          'batch, .*set both to 1'):
         micro_batches.check_whole(mixing, 2, 1)
+
+
+@pytest.mark.parametrize('operation', [
+    lambda x: keras.ops.flip(x), lambda x: keras.ops.roll(x, 1),
+    lambda x: keras.ops.sort(x, axis=-2), lambda x: keras.ops.softmax(x, axis=-2),
+    lambda x: keras.ops.cumsum(x, axis=-2),
+    lambda x: keras.layers.Softmax(axis=-2)(x), lambda x: keras.layers.UnitNormalization(-2)(x)])
+def test_an_operation_that_mixes_examples_is_not_given_micro_batches(operation):
+    """Only axis=0 was seen: flip without an axis turned each micro-batch round by itself."""
+    x = keras.Input([6])
+    mixing = lp.from_keras(keras.Model(x, keras.layers.Dense(2)(operation(x)))).instantiate('model')
+    with pytest.raises(ValueError, match='KerasLayer needs the whole mini-batch'):
+        micro_batches.check_whole(mixing, 2, 1)
+
+
+def test_operations_that_keep_examples_apart_may_be_split():
+    x = keras.Input([6])
+    y = keras.ops.stack([keras.ops.flip(x, axis=-1), keras.ops.expand_dims(x, -2)[:, 0]], axis=-2)
+    y = keras.layers.Softmax(axis=-2)(y) * keras.ops.reshape(keras.ops.reshape(x, (-1, 3)),
+                                                             (-1, 2, 3))[:, :, :1]
+    model = keras.Model(x, keras.layers.Flatten()(y))
+    micro_batches.check_whole(lp.from_keras(model).instantiate('model'), 2, 1)
 
 
 @pytest.mark.parametrize('make', [Noisy, Block])

@@ -183,6 +183,8 @@ def test_what_a_pipeline_cannot_run_as_keras_does_is_refused_by_the_plan(
 
 @pytest.mark.parametrize('class_name, config, expected',
                          [('Softmax', {'axis': 0}, True),
+                          ('Softmax', {'axis': -3}, True),
+                          ('Softmax', {'axis': -2}, False),
                           ('Softmax', {'axis': [1, 2]}, False),
                           ('LayerNormalization', {'axis': [1]}, False)])
 def test_layers_that_mix_examples_need_the_whole_mini_batch(
