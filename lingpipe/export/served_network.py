@@ -56,7 +56,8 @@ class ServedNetwork:
         """The function that runs micro-batches of an evaluation, one after the other.
 
         The bits of its results are those of the evaluation, since a matrix product may round
-        otherwise for another number of rows.
+        otherwise for another number of rows. Where examples see each other, the function fails
+        unless it is given whole micro-batches.
         """
         return self._traced(self._run_in_parts)
 
@@ -68,8 +69,15 @@ class ServedNetwork:
             a call.
 
         Raises:
-          ValueError: a layer cannot do without knowing the number of examples.
+          ValueError: a layer cannot do without knowing the number of examples, or its result for
+            an example depends on the others, which would be more of them or fewer here.
         """
+        if self._predictor.mixing_layer:
+            raise ValueError(
+                f'the result of {self._predictor.mixing_layer} for an example depends on the '
+                f'others, of which a micro-batch has {self._predictor.part_size}; use the '
+                'signature serving_default of a saved_model, which takes a multiple of that many '
+                'examples.')
         try:
             return self._traced(self._run, is_inlined)
         except Exception as error:   # A layer is anyone's code.
@@ -113,7 +121,8 @@ class ServedNetwork:
         """The outputs of any number of examples, micro-batch by micro-batch."""
         part_size = self._predictor.part_size
         num_examples = _num_examples(inputs)
-        num_parts = -(-num_examples // part_size)
+        with tf.control_dependencies(self._checks_of_copies(num_examples)):
+            num_parts = -(-num_examples // part_size)
         rows = tf.minimum(tf.range(num_parts * part_size), num_examples - 1)
         parts = {name: tf.reshape(tf.gather(tensor, rows),
                                   tf.concat([[num_parts, part_size], tf.shape(tensor)[1:]], 0))
@@ -128,6 +137,16 @@ class ServedNetwork:
         outputs = tf.map_fn(run_part, parts, fn_output_signature=specs, parallel_iterations=1)
         return {name: tf.reshape(tensor, [-1, *specs[name].shape[1:]])[:num_examples]
                 for name, tensor in outputs.items()}
+
+    def _checks_of_copies(self, num_examples: tf.Tensor) -> list[tf.Operation]:
+        """Ops that fail if copies would fill up a micro-batch whose examples see each other."""
+        if not self._predictor.mixing_layer:
+            return []
+        part_size = self._predictor.part_size
+        return [tf.debugging.Assert(num_examples % part_size == 0, [
+            f'the result of {self._predictor.mixing_layer} for an example depends on the others, '
+            f'so no copies can fill up the last {part_size} examples; give a multiple of '
+            f'{part_size} examples, not', num_examples])]
 
     def _packed(self, inputs: Mapping[str, tf.Tensor],
                 default: Callable[[tf.TensorSpec], tf.Tensor]) -> dict[str, Nested]:

@@ -111,18 +111,26 @@ def has_code_of_users(class_name: str, config: str) -> bool:
     return '>' in class_name or '>' in config or not is_of_keras
 
 
-def mixes_examples(keras_layer: keras.layers.Layer, rank: int | None = None) -> bool:
+def mixes_examples(keras_layer: keras.layers.Layer, rank: int, training: bool) -> bool:
     """Whether a layer or operation of Keras' own uses other examples for an example's output.
 
     BatchNormalization does not count. Of an operation, only an axis 0 is found: what another axis
     means depends on the operation, and from_keras calls it to find out.
 
     Args:
-      keras_layer: it.
-      rank: of what it reads, if that is known, by which the axis -rank is that of the examples.
+      keras_layer: it, and the layers in it.
+      rank: of what it reads, by which the axis -rank is that of the examples.
+      training: whether in training, or in predictions.
     """
+    inner = inner_layers(keras_layer)[1:]
+    return _mixes_by_itself(keras_layer, rank, training) or any(
+        _mixes_by_itself(layer, None, training) for layer in inner)
+
+
+def _mixes_by_itself(keras_layer: keras.layers.Layer, rank: int | None, training: bool) -> bool:
+    """Whether it does so outside the layers in it; the rank is None if it is not known."""
     if isinstance(keras_layer, (keras.layers.MixUp, keras.layers.CutMix)):
-        return True
+        return training
     with_axis = (keras.layers.Softmax, keras.layers.UnitNormalization,
                  keras.layers.LayerNormalization, keras.layers.RMSNormalization)
     is_operation = not isinstance(keras_layer, keras.layers.Layer)

@@ -189,8 +189,10 @@ class KerasLayer(Layer):
             f'use a layer of lingpipe in place of {p.class_name}, as layers.LayerNorm, or a '
             'subclass of KerasLayer with is_positionwise = True if no position looks at another')
         rank = len(next(iter(self.specs.values())).shape)
-        self.needs_whole_batch = (p.mixes_examples or mixes_examples(self.keras_layer, rank)
-                                  or any(map(mixes_examples, layers[1:])))
+        in_training, in_predictions = (mixes_examples(self.keras_layer, rank, training)
+                                       for training in (True, False))
+        self.needs_whole_batch = p.mixes_examples or in_training
+        self.mixes_in_training_only = not p.mixes_examples and in_training and not in_predictions
         if p.mixes_examples:
             self.whole_batch_remedy = ('set mixes_examples=False of its Params, if its examples '
                                        'are to see those of their micro-batch only')

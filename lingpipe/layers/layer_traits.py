@@ -15,6 +15,10 @@ class LayerTraits:
     # contrastive loss. A plan with more than one micro-batch or replica is then refused.
     needs_whole_batch = False
 
+    # Whether it does so in training alone, as MixUp does. Otherwise no copies of examples fill up a
+    # micro-batch of predictions.
+    mixes_in_training_only = False
+
     # What a person can do about that besides leaving the mini-batch whole.
     whole_batch_remedy = 'use a loss that is a sum over examples'
 

@@ -184,14 +184,19 @@ class Predictor:
             raise BadIdError(bad.sentence())
         return arrays
 
+    @property
+    def mixing_layer(self) -> str:
+        """The path of a layer whose result for an example depends on the others, '' if none is."""
+        return next((layer.path for layer in (element.layer for element in self._plan.elements)
+                     if layer.needs_whole_batch and not layer.mixes_in_training_only), '')
+
     def _check_copies(self) -> None:
         """Raises ValueError if copies of examples would change the outputs of others."""
-        for element in self._plan.elements:
-            if element.layer.needs_whole_batch:
-                raise ValueError(
-                    f'the result of {element.layer.path} for an example depends on the others, so '
-                    f'no copies can fill up the last {self.part_size} examples; give a multiple '
-                    f'of {self.part_size} examples.')
+        if self.mixing_layer:
+            raise ValueError(
+                f'the result of {self.mixing_layer} for an example depends on the others, so no '
+                f'copies can fill up the last {self.part_size} examples; give a multiple of '
+                f'{self.part_size} examples.')
 
     def _step(self, num_parts: int) -> Callable[..., Any]:
         """The traced step of a number of micro-batches; the compiled tasks are the same in all."""
