@@ -13,6 +13,7 @@ All of them hold the weights that evaluation uses: the moving averages where the
     served_network.py   the layers as one function of any number of examples
     formats.py          writes each format
     description.py      what is exported, as JSON
+    onnx_check.py       whether an ONNX model computes what the network computes
     replacement.py      nothing that was there is lost
 """
 from lingpipe.export.formats import FORMATS, check_path, export

@@ -16,6 +16,7 @@ from absl import logging
 from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.description import described
+from lingpipe.export.onnx_check import check_outputs
 from lingpipe.export.replacement import (
     DESCRIPTION,
     check_replaceable,
@@ -186,6 +187,7 @@ def _write_onnx(exported: _Exported, path: str) -> None:
             raise ValueError(f'tf2onnx made no valid model of opset {_ONNX_OPSET} of the network: '
                              f'{sentence(error)}; replace {layer} or write a saved_model.'
                              ) from error
+        check_outputs(new, network.inputs, renamed)
 
 
 @contextlib.contextmanager
