@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from absl import logging
@@ -126,8 +127,25 @@ def _write_keras(exported: _Exported, path: str) -> None:
                          'keras writes the one that came in by lp.from_keras; use saved_model, '
                          'npz, safetensors or onnx.')
     model = to_keras(models[0].params, _arrays(exported), models[0].path)
-    with replaced_file(path, _REMEDY) as new:
+    with replaced_file(path, _REMEDY) as new, _optimizer_that_begins_anew(model):
         model.save(new)
+
+
+@contextlib.contextmanager
+def _optimizer_that_begins_anew(model: keras.Model) -> Iterator[None]:
+    """A context in which the optimizer of a model has no steps and slots, which other weights had.
+
+    Keras would save them, and go on with them.
+    """
+    trained = getattr(model, 'optimizer', None)
+    if trained is None or not int(trained.iterations):
+        yield
+        return
+    model.optimizer = keras.optimizers.deserialize(keras.optimizers.serialize(trained))
+    try:
+        yield
+    finally:
+        model.optimizer = trained
 
 
 def _write_npz(exported: _Exported, path: str) -> None:

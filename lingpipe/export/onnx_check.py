@@ -78,7 +78,7 @@ def _check_output(name: str, found: np.ndarray, expected: np.ndarray) -> None:
     tolerance = _TOLERANCE * largest if expected.dtype.kind == 'f' else 0.
     is_wrong = ~np.isclose(numbers, wanted, rtol=0., atol=tolerance, equal_nan=True)
     if np.mean(is_wrong) > _MOST_WRONG:
-        difference = float(np.max(np.abs(numbers - wanted)[is_finite], initial=0.))
+        difference = float(np.nanmax(np.abs(numbers - wanted)[is_finite], initial=0.))
         raise ValueError(
             f'the ONNX model that tf2onnx made computes something else than the network: the '
             f'output {name} differs by up to {difference:.3g}, where numbers are up to '
