@@ -122,6 +122,8 @@ def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rule
             report.not_taken[key] = f'there is no {source_key}'
         elif kind['shape'] != shape:
             report.not_taken[key] = f'its shape is {shape}, and {kind["shape"]} there'
+        elif _would_lose(kind['dtype'], variable.dtype):
+            report.not_taken[key] = f'its dtype is {variable.dtype.name}, and {kind["dtype"]} there'
         else:
             report.taken[key] = source_key
 
@@ -132,6 +134,14 @@ def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rule
                          r"program may need ('weights/model/(.*)', r'weights/\1'). "
                          f'{"; ".join(reasons)}.')
     return report
+
+
+def _would_lose(given: str, wanted: tf.DType) -> bool:
+    """Whether a dtype lacks fractions, an imaginary part or other numbers than 0 and 1."""
+    def rank(dtype: tf.DType) -> int:
+        return 3 if dtype.is_complex else 2 if dtype.is_floating else 1 if dtype.is_integer else 0
+
+    return rank(tf.as_dtype(given)) > rank(wanted)
 
 
 def _of_average(key: str, saved: Kinds) -> str:

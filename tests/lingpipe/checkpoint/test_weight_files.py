@@ -41,6 +41,21 @@ def write(path: str) -> None:
         keras_model().save_weights(path)
 
 
+def test_numbers_that_a_variable_cannot_hold_are_not_taken(tmp_path):
+    """1.5 became 1, and a complex number its real part."""
+    path = f'{tmp_path}/w.npz'
+    np.savez(path, fraction=np.array([1.5]), complex=np.array([1 + 2j]), whole=np.array([2]),
+             other=np.array([2]))
+    here = {f'weights/{name}': tf.Variable(tf.zeros([1], dtype)) for name, dtype in {
+        'fraction': 'int32', 'complex': 'float32', 'whole': 'float32', 'other': 'bool'}.items()}
+    report = initialize(here, path, [('(.*)', r'\1')])
+    assert report.taken == {'weights/whole': 'weights/whole'}
+    assert report.not_taken == {
+        'weights/fraction': 'its dtype is int32, and float64 there',
+        'weights/complex': 'its dtype is float32, and complex128 there',
+        'weights/other': 'its dtype is bool, and int64 there'}
+
+
 @pytest.mark.filterwarnings('ignore:__array__ implementation')   # of Keras, with NumPy 2
 @pytest.mark.parametrize(('name', 'kernel', 'bias'), [
     ('w.npz', 'kernel', 'bias'), ('w.safetensors', 'kernel', 'bias'),
