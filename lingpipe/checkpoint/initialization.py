@@ -19,6 +19,7 @@ from lingpipe.checkpoint.unreadable import is_directory
 from lingpipe.checkpoint.worker_files import WorkerFiles
 
 Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); see `initialize`
+_NO_RULE, _BY_RULE = 'no rule for it', 'by a rule'   # Why a variable is not taken.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,11 @@ class Initialization:
     source: str
     taken: dict[str, str]
     not_taken: dict[str, str]
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The part of `not_taken` for which a rule names something that is not to be had."""
+        return {key: why for key, why in self.not_taken.items() if why not in (_NO_RULE, _BY_RULE)}
 
     def text(self) -> str:
         """Returns a line for every variable, those that were not taken first."""
@@ -109,10 +115,10 @@ def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rule
         match, replacement = next(((match, replacement) for pattern, replacement in rules
                                    if (match := re.fullmatch(pattern, key))), (None, None))
         if match is None:
-            report.not_taken[key] = 'no rule for it'
+            report.not_taken[key] = _NO_RULE
             continue
         if replacement is None:
-            report.not_taken[key] = 'by a rule'
+            report.not_taken[key] = _BY_RULE
             continue
 
         source_key = _of_average(match.expand(replacement), saved)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -19,6 +19,7 @@ from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.step_counts import StepCounts
 
 _NOT_SAVED = -1
+_MOST_SHOWN = 3   # of the variables that are named in one line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +110,7 @@ class SavedState:
             side_files.write_text(path, report)
         except OSError as error:
             logging.warning('%s cannot be written: %s', path, error.strerror)
-        return f'; {report.splitlines()[0]} See {path}.'
+        return f'; {report.splitlines()[0]}{_text_of_missing(initialization.missing)} See {path}.'
 
     def _check_position(self, step: int, position: int) -> None:
         """Raises ValueError if the checkpoint of a step was written after other examples."""
@@ -197,3 +198,13 @@ def _counts_of(metadata: Metadata) -> StepCounts:
     step, num_nonfinite = metadata['step'], metadata['num_nonfinite']
     return StepCounts(step, num_nonfinite, metadata['num_nonfinite_in_a_row'],
                       metadata.get('num_updates', step - num_nonfinite))
+
+
+def _text_of_missing(missing: Mapping[str, str]) -> str:
+    """Says which variables keep their first values, though a rule names others; '' if none do."""
+    if not missing:
+        return ''
+    first = '; '.join(f'{key}: {why}' for key, why in list(missing.items())[:_MOST_SHOWN])
+    more = f'; and {len(missing) - _MOST_SHOWN} more' if len(missing) > _MOST_SHOWN else ''
+    return (f' WARNING: {len(missing)} that a rule names are not there and begin as in a run from '
+            f'scratch ({first}{more}).')

@@ -562,6 +562,19 @@ def test_weights_are_taken_from_another_training(tmp_path):
             in (tmp_path / 'new' / 'initialization.txt').read_text())
 
 
+def test_weights_that_another_training_lacks_are_named(tmp_path):
+    """The line about the run said '3 of 16', and no more if all weights were taken."""
+    train(make_params(train__num_steps=2), tmp_path / 'source', has_evaluation=False)
+    params = make_params(train__num_steps=0, seed=1)
+    params['initialize_from.directory'] = str(tmp_path / 'source')
+    params['initialize_from.rules'] = [('weights/model/dense_0/w', 'weights/model/other/w'),
+                                       ('weights/(.*)', r'weights/\1')]
+    train(params, tmp_path / 'new', has_evaluation=False, out=(out := io.StringIO()))
+    assert ('/step-00000002. WARNING: 1 that a rule names are not there and begin as in a run from '
+            'scratch (weights/model/dense_0/w: there is no weights/model/other/w). See '
+            in out.getvalue())
+
+
 @pytest.fixture(scope='module')
 def ten_steps(tmp_path_factory):
     """The logdir of a run with its evaluation, and the lines that it prints."""
