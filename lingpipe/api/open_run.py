@@ -20,7 +20,7 @@ from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.execution.renewal import NotRenewableError
 from lingpipe.process.stop_signals import StopSignals
-from lingpipe.training import logdir, logdir_lock, newest_checkpoint
+from lingpipe.training import kept_order, logdir, logdir_lock, newest_checkpoint
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.logdir_lock import Lock
 from lingpipe.training.lost_checkpoints import warn_of_lost_checkpoints
@@ -82,7 +82,8 @@ class OpenRun:
                         warn_of_lost_checkpoints(self.logdir)
                     logdir.claim(self.logdir, params)
                 else:   # Changes are recorded once the run is resumed with them.
-                    logdir.check(self.logdir, params, options.allow_change)
+                    self.params = kept_order.with_order_of_run(params, self.logdir)
+                    logdir.check(self.logdir, self.params, options.allow_change)
                 self._held = held.pop_all()
 
     @functools.cached_property

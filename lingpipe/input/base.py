@@ -50,7 +50,8 @@ class Input(ExampleSource):
             is_real = tf.cast(positions < total, tf.float32)
             # Padding repeats the last example: zeros might be no example at all, and give nan.
             index, epoch = order.indices(
-                tf.minimum(positions, total - 1), num_examples, p.seed, p.shuffle)
+                tf.minimum(positions, total - 1), num_examples, p.seed, p.shuffle,
+                p.shuffle_rounds)
             return {'example': self.read(index),
                     'seed': order.example_seeds(index, epoch, p.seed), 'is_real': is_real}
 

@@ -6,6 +6,7 @@ A source says how many examples it has and reads them by index, many at once. `d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import tensorflow as tf
 
@@ -25,6 +26,9 @@ class ExampleSource(Configurable):
         batch_size: int = field(REQUIRED, 'Examples in a mini-batch, over all replicas and '
                                           'micro-batches.', least=1)
         shuffle: bool = field(True, 'Whether every epoch has an order of its own.')
+        shuffle_rounds: Literal[4, 16] = field(
+            16, 'Rounds of the cipher that makes the orders. With 4, many examples of a mini-batch '
+                'are together again in the next epochs; a run that began so goes on so.')
         seed: int = field(0, 'Seeds the order and the random numbers of preprocess.')
         num_epochs: int | None = field(None, 'Passes over the data, the last batch padded with '
                                              'examples of weight 0; none: for ever.', least=1)

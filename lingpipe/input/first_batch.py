@@ -65,7 +65,8 @@ def example_name(source: Input, position: int) -> str:
         return ''
     p = source.params
     index, _ = order.indices(
-        tf.constant([position], tf.int64), source.num_examples(), p.seed, p.shuffle)
+        tf.constant([position], tf.int64), source.num_examples(), p.seed, p.shuffle,
+        p.shuffle_rounds)
     return source.name_of(int(index[0]))
 
 

@@ -40,7 +40,7 @@ def params_in(path: str, text: str | None, params: Experiment.Params) -> Experim
         return Experiment.Params.from_text(text)
     except ValueError as error:
         where = error.path if isinstance(error, ParamsError) else ''
-        there, here = _value_in(text or '', where), _value_in(params.to_text(), where)
+        there, here = value_in(text or '', where), value_in(params.to_text(), where)
         if where and there != here and _CLASS.fullmatch(there):
             raise ValueError(
                 f'{os.path.dirname(path)} holds a run of another experiment, whose {where} is '
@@ -50,10 +50,18 @@ def params_in(path: str, text: str | None, params: Experiment.Params) -> Experim
                          f'file away, or else choose another logdir.') from error
 
 
-def _value_in(text: str, path: str) -> str:
+def value_in(text: str, path: str) -> str:
     """What the text of Params says after a path; '' if it does not name the path."""
     lines = (line.partition(' : ') for line in text.splitlines())
     return next((value for name, _, value in lines if name == path), '')
+
+
+def recorded_text(logdir: str) -> str:
+    """The text of the Params of the run that a logdir holds, as it was written, or ''."""
+    if newest_step(logdir) is None:
+        return ''
+    of_checkpoint: str = checkpoints_in(logdir).newest_metadata().get('params', '')
+    return of_checkpoint or text_of(os.path.join(logdir, 'params.txt')) or ''
 
 
 def recorded(logdir: str) -> Experiment.Params | None:

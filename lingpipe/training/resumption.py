@@ -17,11 +17,12 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training.experiment import Experiment
 
 # Paths of Params that say where and how long a run trains, not what it learns, or what from_keras
-# finds out, for which a plan that does not fit is refused.
+# finds out, for which a plan that does not fit is refused, or what kept_order sets.
 MAY_CHANGE = re.compile(
     r'(pipeline(?!\.(num_micro_batches|num_replicas|sum_groups|cross_replica_batch_norm|'
     r'wire_dtype|jit_compile|use_graph_optimizer|replica_reduction)$)'
-    r'|train|eval_inputs|initialize_from|hooks|task\.outputs|task\.model.*\.mixes_examples)\b.*')
+    r'|train|train_input\.shuffle_rounds|eval_inputs|initialize_from|hooks|task\.outputs'
+    r'|task\.model.*\.mixes_examples)\b.*')
 
 # Paths that may change the plan: its cuts, what it recomputes, or which cells share a device.
 _CHANGES_PLAN = re.compile(r'pipeline\.(?!(read_on_workers|cells_per_gpu|devices)\b).*')

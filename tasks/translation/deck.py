@@ -62,7 +62,7 @@ class Deck:
     """
 
     def __init__(self, sizes: np.ndarray, shares: np.ndarray | None, batch_sizes: tuple[int, ...],
-                 seed: int, is_shuffled: bool):
+                 seed: int, is_shuffled: bool, shuffle_rounds: int):
         """
         Args:
           sizes: the number of examples in each suit: int [U, L], buckets by languages.
@@ -71,9 +71,11 @@ class Deck:
           batch_sizes: the batch size of each bucket.
           seed: the seed of all permutations.
           is_shuffled: whether anything is permuted.
+          shuffle_rounds: as in ExampleSource.Params.
         """
         self._sizes, self._seed, self._is_shuffled = (
             sizes.reshape(-1).astype(np.int64), seed, is_shuffled)
+        self._shuffle_rounds = shuffle_rounds
         self._batch_sizes = np.array(batch_sizes, np.int64)
         if shares is None:
             self.quotas = sizes.astype(np.int64)
@@ -122,7 +124,8 @@ class Deck:
         ones = tf.ones_like(flat)
         seeds = tf.stack([order.key_of(self._seed, purpose) * ones, repetition * ones,
                           tf.cast(which, tf.int64) * ones], axis=1)
-        places = order.shuffled(flat, tf.cast(number, tf.int64) * ones, seeds)
+        places = order.shuffled(flat, tf.cast(number, tf.int64) * ones, seeds,
+                                self._shuffle_rounds)
         return tf.reshape(places, tf.shape(index))
 
 

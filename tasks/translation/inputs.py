@@ -250,7 +250,8 @@ class TranslationInput(Input):
         p, sizes = self.params, self._suits.sizes
         shares = (temperature.shares(sizes.sum(axis=0), p.temperature)
                   if p.num_epochs is None else None)
-        return Deck(sizes, shares, self.batch_sizes, p.seed, p.shuffle)
+        return Deck(sizes, shares, self.batch_sizes, p.seed, p.shuffle,
+                    p.shuffle_rounds)
 
 
 class _Suits:

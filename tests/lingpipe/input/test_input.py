@@ -63,8 +63,10 @@ def test_nothing_autotunes_and_so_holds_up_the_end_of_a_training(source):
 
 def test_the_order_of_a_seed_never_changes():
     """These literals must not be edited: a resume with another lingpipe must see the same order."""
-    assert batches_of(numbers(batch_size=5), 4) == [[7, 9, 5, 2, 4], [1, 6, 8, 0, 3],
-                                                    [9, 2, 1, 3, 5], [0, 4, 6, 8, 7]]
+    assert batches_of(numbers(batch_size=5, shuffle_rounds=4), 4) == [
+        [7, 9, 5, 2, 4], [1, 6, 8, 0, 3], [9, 2, 1, 3, 5], [0, 4, 6, 8, 7]]
+    assert batches_of(numbers(batch_size=5), 4) == [
+        [3, 6, 5, 2, 8], [4, 9, 1, 7, 0], [3, 2, 5, 0, 8], [6, 9, 4, 1, 7]]
 
 
 @pytest.mark.parametrize('position', [4, 8, 12, 40])
@@ -108,17 +110,38 @@ def test_every_epoch_holds_every_example_once_in_another_order():
     assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
+@pytest.mark.parametrize('rounds', [4, 16])
 @pytest.mark.parametrize('number', [1, 2, 65_536, 65_537, 65_538, 262_145])
-def test_an_epoch_of_any_length_is_a_permutation(number):
-    index, epoch = indices(tf.range(number, 3 * number, dtype=tf.int64), number, 3, True)
+def test_an_epoch_of_any_length_is_a_permutation(number, rounds):
+    index, epoch = indices(tf.range(number, 3 * number, dtype=tf.int64), number, 3, True, rounds)
     assert epoch.numpy().tolist() == [1] * number + [2] * number
     for one in np.split(index.numpy(), 2):
         np.testing.assert_array_equal(np.sort(one), np.arange(number))
 
 
-def test_no_order_comes_again_after_256_epochs():
-    index, _ = indices(tf.range(1024 * 20, dtype=tf.int64), 20, 0, True)
+@pytest.mark.parametrize('rounds', [4, 16])
+def test_no_order_comes_again_after_256_epochs(rounds):
+    index, _ = indices(tf.range(1024 * 20, dtype=tf.int64), 20, 0, True, rounds)
     assert len(np.unique(index.numpy().reshape(1024, 20), axis=0)) == 1024
+
+
+@pytest.mark.parametrize('number', [10_000, 60_000, 65_536])
+def test_examples_meet_again_in_the_next_epoch_as_often_as_by_chance(number):
+    """Of 60,000, two in a mini-batch of 100 were together in the next one 128 times as often."""
+    batch_size, num_batches = 100, number // 100
+    source = numbers(batch_size=batch_size, num_examples=number)
+    index, _ = indices(tf.range(2 * number, dtype=tf.int64), number, source.params.seed, True,
+                       source.params.shuffle_rounds)
+    batch_of_place = np.arange(number) // batch_size
+    batches = np.empty([2, number], np.int64)   # of each example, in either epoch
+    for epoch, examples in enumerate(index.numpy().reshape(2, number)):
+        batches[epoch, examples] = batch_of_place
+    is_full = (batches < num_batches).all(0)
+    _, together = np.unique(batches[0, is_full] * (num_batches + 1) + batches[1, is_full],
+                            return_counts=True)
+    num_pairs = (together * (together - 1)).sum()
+    expected = num_batches * batch_size * (batch_size - 1) ** 2 / (number - 1)
+    assert 0.9 < num_pairs / expected < 1.1
 
 
 def test_another_seed_is_another_order():

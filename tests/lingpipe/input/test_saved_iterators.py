@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
+import zlib
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,16 @@ def test_a_dataset_goes_on_from_its_saved_iterator(
     other = source(shuffled, prefetch=3)   # whose state it is not
     assert numbers(SavedIterators(other, str(tmp_path)).batches(12), 5) == wanted
     assert 'resumes by making 12 examples again and skipping them' in caplog.text
+
+
+def test_an_iterator_that_was_saved_before_there_was_a_field_shuffle_rounds_is_found(
+        tmp_path: pathlib.Path) -> None:
+    """The order is the dataset's own."""
+    saved = SavedIterators(source(shuffled), str(tmp_path))
+    numbers(saved.batches(0), 2)
+    saved.save()
+    text = re.sub('shuffle_rounds : .*\n', '', source(shuffled).params.to_text())
+    assert f'4-{zlib.crc32(text.encode()):08x}.index' in os.listdir(tmp_path)
 
 
 def test_a_run_that_goes_on_from_an_older_checkpoint_keeps_its_iterators(

@@ -17,7 +17,7 @@ def make_params(**overrides):
     {'train__num_steps': 99}, {'train__keep': 1}, {'pipeline__num_cells': 4},
     {'pipeline__schedule': 'gpipe'}, {'pipeline__devices': ('/device:CPU:1', '/device:CPU:0')},
     {'eval_inputs__test__batch_size': 4}, {'initialize_from__directory': '/elsewhere'},
-    {'hooks': (CSV.Params(),)}])
+    {'hooks': (CSV.Params(),)}, {'train_input__shuffle_rounds': 4}])
 def test_where_and_how_long_a_run_trains_may_change(change):
     check_resumable(make_params(), make_params(**change))
 

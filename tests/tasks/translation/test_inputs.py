@@ -110,10 +110,15 @@ def test_a_pair_is_in_the_first_bucket_that_holds_it(corpus):
 
 def test_the_order_of_a_seed_never_changes():
     """A run resumed with another version must see the same order: do not edit these literals."""
-    deck = Deck(np.array([[4, 2], [2, 0]]), np.array([0.75, 0.25]), (4, 2), 0, True)
-    found = [deck.batch(tf.constant(i, tf.int64)) for i in (0, 1, 10 ** 12)]
-    assert [(int(b.bucket), b.suit.numpy().tolist(), b.index.numpy().tolist()) for b in found] == [
+    def batches(rounds: int) -> list[tuple[int, list[int], list[int]]]:
+        deck = Deck(np.array([[4, 2], [2, 0]]), np.array([0.75, 0.25]), (4, 2), 0, True, rounds)
+        found = [deck.batch(tf.constant(i, tf.int64)) for i in (0, 1, 10 ** 12)]
+        return [(int(b.bucket), b.suit.numpy().tolist(), b.index.numpy().tolist()) for b in found]
+
+    assert batches(4) == [
         (0, [1, 0, 0, 0], [1, 2, 0, 1]), (0, [0, 1, 1, 0], [3, 0, 0, 2]), (1, [2, 2], [0, 1])]
+    assert batches(16) == [
+        (0, [1, 0, 0, 1], [1, 0, 3, 0]), (0, [0, 0, 1, 0], [1, 2, 1, 1]), (1, [2, 2], [0, 1])]
 
 
 @pytest.mark.parametrize('buckets', [(32,), BUCKETS])
@@ -153,7 +158,7 @@ def test_languages_come_in_their_shares(corpus, temperature, buckets):
 @pytest.mark.parametrize('temperature', [1., 5.])
 def test_a_rare_length_comes_in_its_share(temperature):
     sizes = np.array([[20_000, 9_000], [1, 2]])   # of batches of 64 and 32
-    deck = Deck(sizes, shares(sizes.sum(axis=0), temperature), (64, 32), 0, True)
+    deck = Deck(sizes, shares(sizes.sum(axis=0), temperature), (64, 32), 0, True, 16)
     expected = (sizes * (shares(sizes.sum(axis=0), temperature) / sizes.sum(axis=0))).sum(axis=1)
     np.testing.assert_allclose(deck.quotas.sum(axis=1) / deck.quotas.sum(), expected, rtol=0.07)
 
@@ -174,7 +179,7 @@ def test_every_pair_comes_once_in_a_pass_of_the_data(corpus):
 
 def test_a_language_that_is_repeated_sees_all_its_pairs_equally_often():
     sizes = np.array([[500, 70, 30]])   # Permutations of fewer take longer.
-    deck = Deck(sizes, shares(sizes[0], float('inf')), (1024,), 0, True)
+    deck = Deck(sizes, shares(sizes[0], float('inf')), (1024,), 0, True, 16)
     seen = collections.Counter()
     batch = tf.function(deck.batch, input_signature=[tf.TensorSpec([], tf.int64)],
                         autograph=False)
