@@ -19,6 +19,11 @@ Recipes:
     CIFAR (DeVries and Taylor, 2017, arXiv:1708.04552)
         train   size=32, max_shift=4, flip=True, cutout=16
 
+A random window is that of TensorFlow's stateless_sample_distorted_bounding_box, as in Inception's
+code: an aspect is drawn evenly, and then a height, evenly among those for which the area is in its
+range. The paper draws areas evenly. So there are more small windows here: of a square image they
+cover 0.41 in the mean, where it is 0.54 in the paper.
+
 The result is a function of the image and a seed, which differs by epoch and example. Only the
 window of a JPEG file is decoded, so the colours of its outermost pixels differ a little from those
 of a window that is cut from the whole image.
@@ -50,7 +55,8 @@ class Transform(Configurable):
             0.875, "Side of the window 'centre' as a part of the image's shorter side.",
             above=0, most=1)
         area: tuple[float, float] = field(
-            (0.08, 1.), "Least and largest part of the image that the window 'random' covers.",
+            (0.08, 1.), "Least and largest part of the image that the window 'random' covers; "
+                        'small ones are more frequent.',
             above=0, most=1)
         aspect: tuple[float, float] = field(
             (3 / 4, 4 / 3), "Least and largest width / height of the window 'random'.", above=0)
