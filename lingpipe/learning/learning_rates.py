@@ -1,5 +1,8 @@
 """Learning rates: the rate as a function of the number of updates made so far.
 
+A step that is skipped, as one that is not finite, counts as an update here, but not for an
+optimizer or a moving average.
+
 All of them warm up in the same way, linearly over `warmup_steps` updates, and then follow a Keras
 schedule:
 
