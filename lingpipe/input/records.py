@@ -14,6 +14,7 @@ Offsets and records are read by hand, checksums are google-crc32c's. These libra
 """
 from __future__ import annotations
 
+import collections
 import functools
 import glob
 import os
@@ -25,6 +26,7 @@ from typing import Literal, Protocol
 import google_crc32c
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input.base import Input
@@ -102,6 +104,8 @@ class RecordFiles:
 def find_files(patterns: str) -> list[str]:
     """The files that glob patterns match, separated by commas, in the order of their names.
 
+    A file that several patterns match is there for each of them, and the log says so.
+
     Raises:
       ValueError: a pattern matches no file.
     """
@@ -113,6 +117,11 @@ def find_files(patterns: str) -> list[str]:
             raise ValueError(f'files={pattern!r} matches no file; correct it (it is looked up '
                              f'from {os.getcwd()}).')
         paths += matches
+
+    several_times = [path for path, number in collections.Counter(paths).items() if number > 1]
+    if several_times:
+        logging.warning('files=%r matches files more than once, whose examples then count as often '
+                        '(%s%s)', patterns, several_times[0], ', ...' * (len(several_times) > 1))
     return paths
 
 

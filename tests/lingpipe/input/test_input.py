@@ -404,6 +404,17 @@ def test_sequences_are_made_static_by_preprocess(record_files):
         records(record_files / '*.tfrecord', features=features).dataset()
 
 
+def test_a_file_that_two_patterns_match_is_told(record_files, caplog):
+    """Its examples counted twice in an evaluation, and nothing said so."""
+    assert records(f'{record_files}/b*,{record_files}/a*').num_examples() == 8
+    assert not caplog.records
+    patterns = f'{record_files}/a*,{record_files}/?.tfrecord'
+    assert records(patterns).num_examples() == 13
+    assert [record.getMessage() for record in caplog.records] == [
+        f'files={patterns!r} matches files more than once, whose examples then count as often '
+        f'({record_files}/a.tfrecord)']
+
+
 def test_a_pattern_that_matches_nothing_is_refused(tmp_path):
     with pytest.raises(
             ValueError,
