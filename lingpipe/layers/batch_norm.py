@@ -2,7 +2,8 @@
 
 The moving averages see the mean and variance of the whole mini-batch, once a step: fprop emits
 those of the micro-batch, the pipeline merges them, and `updated_state` moves the averages (GPipe
-paper, section 2.3).
+paper, section 2.3). Every example counts the same in these statistics, whatever its weight, as in
+Keras: also one of weight 0.
 
 With PipelineParams.cross_replica_batch_norm, the statistics are those of the micro-batches of all
 replicas, R n rows, and so are the sums in the gradient. Both are exchanged once, as [2, C] numbers

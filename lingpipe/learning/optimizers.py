@@ -288,7 +288,9 @@ class Muon(Optimizer):
 class ScheduleFreeAdamW(Optimizer):
     """Defazio and others, arXiv:2405.15682: Adam that averages its weights. Two slots.
 
-    It needs no decay of the learning rate.
+    It needs no decay of the learning rate. As in Keras, all steps count the same in the average,
+    where the paper weighs them by the square of the learning rate, and evaluations use the weights
+    that gradients are taken at, where the paper uses the average.
     """
 
     keras_class = getattr(keras.optimizers, 'ScheduleFreeAdamW', None)  # An older Keras has none.
