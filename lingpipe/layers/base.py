@@ -119,11 +119,12 @@ class Layer(DecodedFunction, LayerTraits):
 
         Args:
           name: what fprop gave to ctx.emit_moments, ctx.emit_mean or ctx.emit_state.
-          state: the present values of the layer's own weights, by name.
+          state: the layer's own weights by name, with what emissions before this one have set.
           value: what fprop emitted as `name`, merged over the mini-batch: (mean, variance), the
             mean, or the state.
 
         Returns:
-          Tensors by the names of own weights.
+          Tensors by the names of own weights that do not train.
         """
-        raise NotImplementedError(f'{type(self).__name__} emits {name!r} but has no updated_state')
+        raise NotImplementedError(f'{self.path} emits {name!r} for weights; give it '
+                                  'updated_state(self, name, state, value).')

@@ -2,12 +2,17 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from lingpipe import layers
 from lingpipe.layers import Sequential
+from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
 from lingpipe.learning import learning_rates
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
@@ -30,3 +35,70 @@ def test_state_that_a_layer_updates_is_not_shared():
                     "take 'moving_mean' out of its Params.share.")
         with pytest.raises(ValueError, match=re.escape(sentence) + '$'):
             program.train_step(batch, 0)
+
+
+class Watching(Layer):
+    """Emits the mean of its input as `first` and as `second`; returns the input."""
+
+    def __init__(self, params: Layer.Params, path: str = ''):
+        super().__init__(params, path)
+        self.add_weight('seen', [D], 'zeros', is_trainable=False)
+        self.add_weight('scale', [D], 'ones')
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
+        for name in ('first', 'second'):
+            ctx.emit_mean(self.path, name, tf.reduce_mean(x, 0), 1.)
+        return x * theta.scale
+
+
+def step_of(updated_state: Any) -> np.ndarray:
+    """Makes a step with a layer that has this updated_state(self, name, state, value).
+
+    Returns:
+      Its weight `seen` after the step.
+    """
+    kind = type('Watched', (Watching,), {'updated_state': updated_state})
+    network = Sequential.Params(name='model', layers=(
+        kind.Params(name='watched'), Linear.Params(name='loss'))).instantiate('model')
+    batch = batch_of(np.ones([4, D]))
+    learn = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.5)).instantiate()
+    program = Program(network, spec_of(batch), PipelineParams(num_cells=1), learn)
+    program.train_step(batch, 0)
+    seen: np.ndarray = program.weights['model/watched/seen'].numpy()
+    return seen
+
+
+@pytest.mark.parametrize('result, sentence', [
+    (lambda mean: {'scale': mean}, "sets 'scale', but the optimizer does too, since it is "
+                                   "trainable; declare it with add_weight('scale', ..., "
+                                   'is_trainable=False).'),
+    (lambda mean: {'sen': mean}, "sets 'sen', which is no weight of its own; did you mean 'seen'?"),
+    (lambda mean: mean, "returns SymbolicTensor for 'first', but must return a dict of new values "
+                        "by weight; write return {'NAME': value}."),
+    (lambda mean: None, "returns NoneType for 'first', but must return a dict"),
+    (lambda mean: {'seen': tf.reduce_sum(mean)}, f"gives 'seen' a value of float32 (), but the "
+                                                 f'weight is float32 ({D},); return a tensor'),
+    (lambda mean: {'seen': tf.cast(mean, tf.float64)}, "gives 'seen' a value of float64"),
+    (lambda mean: {'seen': None}, "gives 'seen' a value of NoneType"),
+])
+def test_a_layer_sets_only_own_weights_that_do_not_train(result: Any, sentence: str) -> None:
+    """A value for a weight that trains was taken over the optimizer's without a word."""
+    sentence = f'model/watched: updated_state of Watched {sentence}'
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        step_of(lambda self, name, state, value: result(value))
+
+
+def test_an_emission_may_set_nothing_and_a_number_of_numpy_is_taken() -> None:
+    step_of(lambda self, name, state, value: {'seen': np.zeros([D])} if name == 'first' else {})
+
+
+def test_an_emission_finds_what_the_one_before_has_set() -> None:
+    seen = step_of(lambda self, name, state, value: {'seen': 2 * state.seen + value})
+    assert np.array_equal(seen, np.full([D], 2 * 1. + 1.))
+
+
+def test_a_layer_that_emits_statistics_is_asked_for_updated_state() -> None:
+    sentence = ("model/watched emits 'first' for weights; give it updated_state(self, name, state, "
+                'value).')
+    with pytest.raises(NotImplementedError, match=re.escape(sentence)):
+        step_of(Watching.updated_state)
