@@ -132,9 +132,11 @@ class Context:
         `name`. `weight` is a scalar, how much they count for: the number of rows that they describe
         if that varies.
         """
-        values = (tf.cast(mean, tf.float32), tf.cast(variance, tf.float32),
-                  _scalar(path, name, weight))
-        _put(self.emissions.moments, path, name, values)
+        mean, variance = _average(path, name, mean), _average(path, name, variance)
+        if mean.shape != variance.shape:
+            raise ValueError(f'{path} emits as {name!r} a mean of shape {mean.shape} and a '
+                             f'variance of shape {variance.shape}; give both the same shape.')
+        _put(self.emissions.moments, path, name, (mean, variance, _scalar(path, name, weight)))
 
     def emit_mean(self, path: str, name: str, value: tf.Tensor,
                   weight: tf.Tensor | float = 1.) -> None:
@@ -144,7 +146,7 @@ class Context:
         mini-batches of several sizes may be accumulated.
         """
         _put(self.emissions.means, path, name,
-             (tf.cast(value, tf.float32), _scalar(path, name, weight)))
+             (_average(path, name, value), _scalar(path, name, weight)))
 
     def emit_state(self, path: str, name: str, value: tf.Tensor) -> None:
         """Hands a value that is the same in every micro-batch to Layer.updated_state, once a step.
@@ -204,4 +206,18 @@ def _scalar(path: str, name: str, value: tf.Tensor | float) -> tf.Tensor:
         raise ValueError(f'{path} emits {name!r} of shape {value.shape}, but losses, metrics and '
                          'their weights are scalars, sums over the micro-batch; use '
                          'tf.reduce_sum.')
+    return value
+
+
+def _average(path: str, name: str, value: tf.Tensor) -> tf.Tensor:
+    """What is averaged over micro-batches, in float32.
+
+    Raises:
+      ValueError: its shape may differ from one micro-batch to the next.
+    """
+    value = tf.cast(value, tf.float32)
+    if not value.shape.is_fully_defined():
+        raise ValueError(f'{path} emits {name!r} of shape {value.shape}, but what is averaged over '
+                         'micro-batches has the same shape in each; reduce the dimension that is '
+                         'not known, or set it with tf.ensure_shape.')
     return value

@@ -1,0 +1,33 @@
+"""Context: what is averaged over micro-batches has one shape, which errors ask for."""
+from __future__ import annotations
+
+import re
+
+import pytest
+import tensorflow as tf
+
+from lingpipe.layers.context import Context
+
+
+def test_an_average_has_the_same_shape_in_every_micro_batch() -> None:
+    """A part of the rows was a TypeError of Python, far from the layer that had emitted it."""
+    ctx = Context(training=True)
+    sentence = ("model/vq emits 'rows' of shape (None, 8), but what is averaged over micro-batches "
+                'has the same shape in each; reduce the dimension that is not known, or set it '
+                'with tf.ensure_shape.')
+
+    @tf.function
+    def emit(x: tf.Tensor) -> None:
+        ctx.emit_mean('model/vq', 'rows', tf.boolean_mask(x, x[:, 0] > 0))
+
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        emit(tf.ones([4, 8]))
+
+
+def test_a_mean_and_its_variance_are_of_one_shape() -> None:
+    """Others were cut to pieces by the sizes of the means, with an error of tf.split."""
+    ctx = Context(training=True)
+    sentence = ("model/norm emits as 'moments' a mean of shape () and a variance of shape (8,); "
+                'give both the same shape.')
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        ctx.emit_moments('model/norm', 'moments', tf.constant(0.), tf.ones([8]))
