@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
 
 from lingpipe.hyperparams import text as whole_text
@@ -112,12 +113,21 @@ class Params(Owned):
         return self
 
     def instantiate(self, *args: Any, **kwargs: Any) -> Any:
-        """The object that these Params describe: `owner(self, *args, **kwargs)`."""
+        """The object that these Params describe: `owner(self, *args, **kwargs)`.
+
+        Raises ParamsError if values are missing or wrong, or __init__ of the class is not as
+        Configurable's.
+        """
         if self.owner is None:
             name = type(self).__qualname__
             raise ParamsError(f'{path_of(self) or name} makes no object: {name} belongs to no '
                               'Configurable; define it as the class Params inside one')
-        return self.owner(self, *args, **kwargs)
+        made = _made(self.owner, self, *args, **kwargs)
+        if not hasattr(made, 'params'):
+            raise ParamsError(f'__init__ of {self.owner.__qualname__} does not call that of its '
+                              'base class; begin it with super().__init__(params'
+                              f'{", path" if args else ""})')
+        return made
 
     # The text.
 
@@ -304,6 +314,20 @@ def _value_of(node: whole_text.Written, path: str) -> Any:
         params._at((key,))  # There is such a field.
         params._store(key, _value_of(child, join_path(path, key)))
     return params
+
+
+def _made(owner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Returns owner(*args, **kwargs). Raises ParamsError if its __init__ takes other arguments."""
+    try:
+        return owner(*args, **kwargs)
+    except TypeError as error:
+        try:
+            inspect.signature(owner).bind(*args, **kwargs)
+        except TypeError as mismatch:
+            more = ', path' if len(args) > 1 else ''
+            raise ParamsError(f'__init__ of {owner.__qualname__} does not take what it is given '
+                              f'({mismatch}); write def __init__(self, params{more})') from error
+        raise
 
 
 def _unknown(value: object, key: Key, path: str) -> UnknownParamError:

@@ -38,7 +38,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.decoded_function import DecodedFunction
 from lingpipe.layers.layer_traits import LayerTraits
 from lingpipe.layers.nested import NestedMap
-from lingpipe.layers.weight import Initializer, Weight
+from lingpipe.layers.weight import Initializer, Weight, check_name, whole_numbers
 
 
 class Layer(DecodedFunction, LayerTraits):
@@ -65,16 +65,16 @@ class Layer(DecodedFunction, LayerTraits):
                    is_trainable: bool = True, dtype: tf.DType = tf.float32) -> None:
         """Declares theta.<name>."""
         self.check_begun()
-        assert name not in self.own_weights and name not in self.children, name
+        check_name(self.path, name, {**self.own_weights, **self.children})
         self.own_weights[name] = Weight(
-            f'{self.path}/{name}', tuple(int(n) for n in shape), initializer, dtype, is_trainable,
-            self.params.share.get(name))
+            f'{self.path}/{name}', whole_numbers(self.path, name, shape), initializer, dtype,
+            is_trainable, self.params.share.get(name))
 
     def add_child(self, params: Layer.Params, name: str = '') -> Any:
         """Makes a layer under this one's path and returns it; its weights are theta.<name>."""
         self.check_begun()
         name = name or params.name
-        assert name and name not in self.own_weights and name not in self.children, name
+        check_name(self.path, name, {**self.own_weights, **self.children})
         self.children[name] = params.instantiate(f'{self.path}/{name}')
         return self.children[name]
 

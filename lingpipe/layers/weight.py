@@ -4,10 +4,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import zlib
+from collections.abc import Container, Sequence
 from typing import TypeAlias
 
 import keras
 import tensorflow as tf
+
+from lingpipe.wording.values import show
 
 Initializer: TypeAlias = str | keras.initializers.Initializer
 
@@ -29,6 +32,35 @@ def initializer_named(name: Initializer) -> keras.initializers.Initializer:
     except ValueError:
         raise ValueError(f'{name!r} is no initializer; write he_normal, he_normal_fan_out, '
                          'glorot_uniform, zeros, or another name in keras.initializers.') from None
+
+
+def check_name(path: str, name: str, taken: Container[str]) -> None:
+    """Raises ValueError unless a layer may give this name to a new weight or child.
+
+    Args:
+      path: of the layer.
+      name: the name.
+      taken: those of its weights and children so far.
+    """
+    if not name:
+        raise ValueError(f'{path}: a child has no name; set name of its Params, or give it one by '
+                         'add_child(params, name).')
+    if name in taken:
+        raise ValueError(f'{path} has a weight or a child {name!r} already; give this one another '
+                         'name.')
+
+
+def whole_numbers(path: str, name: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """Returns the shape of a weight of the layer at `path`.
+
+    Raises:
+      ValueError: it is no list of whole numbers.
+    """
+    try:
+        return tuple(int(n) for n in shape)
+    except (TypeError, ValueError):
+        raise ValueError(f'{path}: the shape of {name!r} is {show(shape)}, but must be a list of '
+                         'whole numbers; write [8] for a vector of 8.') from None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -48,7 +48,10 @@ class WiredFunction(Configurable):
 
         The arguments after ctx are tensors or nested values.
         """
-        raise NotImplementedError(f'{type(self).__name__} has no fprop')
+        other = next((f' in place of {name}' for name in ('call', 'forward')
+                      if hasattr(self, name)), '')   # Those of Keras and of PyTorch.
+        raise NotImplementedError(f'{type(self).__name__} has no fprop; write def fprop(self, '
+                                  f'theta, ctx, x){other}.')
 
     # Arguments of fprop with a default that read the value of their own name if there is one. So
     # padding is never forgotten: a loss that works without weights uses those of the mini-batch.

@@ -200,7 +200,7 @@ def _price(layer: Layer, reads: Mapping[str, Value]) -> Cost:
             f'{argument}{"" if value.name == argument else f" = {value.name}"}: '
             f'{nested.map_leaves(lambda spec: (spec.dtype.name, tuple(spec.shape)), value.spec)}'
             for argument, value in reads.items())
-        raise ValueError(f'{sentence(error)} (while pricing {layer.path} for {specs}'
+        raise ValueError(f'{sentence(error)} (while pricing {layer.path}{specs and f" for {specs}"}'
                          f'{symbolic_remedy(error)})') from error
 
 

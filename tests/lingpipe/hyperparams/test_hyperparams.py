@@ -937,3 +937,27 @@ def test_importing_params_does_not_import_tensorflow_or_numpy():
     code = ('import sys, lingpipe.hyperparams; assert not {"tensorflow", "numpy"} & '
             'set(sys.modules), "heavy import"')
     subprocess.run([sys.executable, '-c', code], check=True)
+
+
+def test_an_init_that_does_not_do_its_part_is_told_what_to_write() -> None:
+    """A hook without super().__init__ failed later, as an AttributeError of lingpipe itself."""
+    class Forgetful(Configurable):
+        def __init__(self, params: Configurable.Params) -> None:
+            self.count = 0
+
+    class Narrow(Configurable):
+        def __init__(self, params: Configurable.Params) -> None:
+            super().__init__(params)
+
+    class Failing(Configurable):
+        def __init__(self, params: Configurable.Params) -> None:
+            raise TypeError('of its own')
+
+    with refuses(f'__init__ of {Forgetful.__qualname__} does not call that of its base class; '
+                 'begin it with super().__init__(params)'):
+        Forgetful.Params().instantiate()
+    with refuses(f'__init__ of {Narrow.__qualname__} does not take what it is given (too many '
+                 'positional arguments); write def __init__(self, params, path)'):
+        Narrow.Params().instantiate('model/narrow')
+    with pytest.raises(TypeError, match='^of its own$'):
+        Failing.Params().instantiate()
