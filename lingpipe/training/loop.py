@@ -195,7 +195,7 @@ class TrainLoop:
         step, say = self._counts.step, self._report.say
         if self._options.has_overview:
             say(overview(self.program.plan, self._experiment.params.train_input.batch_size))
-            for remark in self._experiment.task.remarks():
+            for remark in [*self._experiment.task.remarks(), *self._evaluations.remarks()]:
                 say(remark)
         inputs = {'train_input': self._experiment.train_input, **self._evaluations.inputs}
         for name, source in inputs.items():

@@ -72,6 +72,15 @@ class RunEvaluations:
                              f'{", ".join(sorted(self.inputs))}.')
         self._evaluations.check_metric(watched, hook.metric, 'metric of EarlyStopping')
 
+    def remarks(self) -> list[str]:
+        """Sentences about hooks that will do less than their name says; shown with the plan."""
+        p = self._run.experiment.params
+        waiting = [hook for hook in p.hooks if isinstance(hook, EarlyStopping.Params)]
+        if not self.inputs or not waiting or p.train.eval_every_steps:
+            return []
+        return ['EarlyStopping stops nothing, since this run is evaluated only at its end; set '
+                'train.eval_every_steps.']
+
     def go_on_from(self, step: int) -> None:
         """Forgets the evaluations of later steps, and marks the best checkpoint up to this one."""
         with self._run.report.optional('the log of evaluations', step):

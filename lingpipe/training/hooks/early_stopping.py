@@ -17,7 +17,7 @@ class EarlyStopping(Hook):
     """
 
     class Params(Hook.Params):
-        """What is watched. train.eval_every_steps says how often there is an evaluation."""
+        """What is watched. train.eval_every_steps, 0 by default, says how often it is measured."""
         metric: str = field('loss', 'The metric of the evaluation.')
         is_largest_best: bool = field(False, 'Whether more of the metric is better.')
         input: str = field('', 'The eval input; empty: the first by name.')

@@ -141,6 +141,18 @@ def test_early_stopping_is_left_out_of_a_run_without_evaluations(tmp_path: pathl
     assert 'EarlyStopping is left out, since this run evaluates nothing' in out.getvalue()
 
 
+def test_early_stopping_says_that_it_stops_nothing_without_evaluations_on_the_way(
+        tmp_path: pathlib.Path) -> None:
+    """A run with train.eval_every_steps=0, the default, trained to its end without a word."""
+    stopping = hooks.EarlyStopping.Params(patience=1, min_change=100.)
+    remark = ('EarlyStopping stops nothing, since this run is evaluated only at its end; set '
+              'train.eval_every_steps.')
+    _, out = train(tmp_path / 'end', stopping, num_steps=3, train__eval_every_steps=0)
+    assert remark in out
+    _, out = train(tmp_path / 'often', stopping, num_steps=3, train__eval_every_steps=1)
+    assert 'EarlyStopping stops nothing' not in out
+
+
 def test_a_mistyped_method_costs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     class Own(Hook):
         def on_epoch(self) -> None:
