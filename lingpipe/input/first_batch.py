@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from lingpipe.input import order
 from lingpipe.input.base import Input
@@ -28,6 +29,8 @@ class Bad(Protocol):
         """Says what is wrong, and calls the example by its name."""
 
 
+_WEIGHTS = ('weight', 'sample_weight', 'class_weight')   # What examples count, here and in Keras.
+
 Check: TypeAlias = Callable[[Mapping[str, Nested]], Bad | None]
 """Finds what is wrong with a mini-batch, or nothing."""
 
@@ -44,10 +47,18 @@ def named(name: str) -> Iterator[None]:
 
 
 def check_keys(source: Input, needed: Iterable[str]) -> None:
-    """Raises ValueError unless a batch has all of the entries that a network reads."""
+    """Raises ValueError unless a batch has all of the entries that a network reads.
+
+    An entry that nothing reads and whose name is nearly that of the weights costs a warning.
+    """
     entries = sorted(source.spec())
     needed = list(needed)
-    for key in set(entries).intersection(('sample_weight', 'class_weight')).difference(needed):
+    for key in entries:
+        is_near = difflib.get_close_matches(key, _WEIGHTS, 1, cutoff=0.85)
+        if is_near and key not in (*needed, *_WEIGHTS):
+            logging.warning('%s gives %r, which nothing reads; if it says what examples count, '
+                            "call it 'weight'.", type(source).__name__, key)
+    for key in set(entries).intersection(_WEIGHTS[1:]).difference(needed):
         raise ValueError(f'{type(source).__name__} gives {key!r}, which nothing reads: '
                          f'{place_of(key)}')
     for key in needed:

@@ -246,6 +246,19 @@ def test_keys_that_are_missing_are_named():
     check_keys(numbers(batch_size=4), ['x', 'weight'])
 
 
+@pytest.mark.parametrize('key, is_told', [('weights', True), ('sample_weights', True),
+                                          ('height', False), ('note', False)])
+def test_weights_of_a_wrong_name_cost_a_warning(key, is_told, caplog):
+    """A loss that read no `weights` counted all examples alike, without a word."""
+    source = ArrayInput.of({'x': np.ones([8, 2]), key: np.ones(8)}, batch_size=4).instantiate()
+    check_keys(source, ['x', 'weight'])
+    told = (f"GivenArrays gives '{key}', which nothing reads; if it says what examples count, call "
+            "it 'weight'.")
+    assert [record.getMessage() for record in caplog.records] == [told] * is_told
+    check_keys(source, ['x', key])
+    assert len(caplog.records) == is_told
+
+
 def test_nested_examples_stay_nested():
     class Nested(Numbers):
         def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
