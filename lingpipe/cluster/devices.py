@@ -289,7 +289,8 @@ def _accelerator_range(text: str, kind: str, first: int | None, last: int | None
     if (must_exist or first is None) and not exist:
         there = f'{num_devices} {kind}{"" if num_devices == 1 else "s"}'
         raise ValueError(f'--devices={text}, but this machine has {there} that TensorFlow can use; '
-                         'name those, or cpu:N.')
+                         f'name those, or cpu:N; others, as {kind.lower()}:0-7, can be planned '
+                         'for by --mode=plan or inspect.')
     return indices
 
 

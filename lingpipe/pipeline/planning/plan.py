@@ -23,7 +23,7 @@ from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.simulator import Delay, Simulation, simulate
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """What will run where in a training step, and what it should take.
 
@@ -119,6 +119,12 @@ class Plan:
         places = [self.placement.places[0][slots[0].cell] for slots in self.schedule.devices]
         return dataclasses.replace(simulation,
                                    peak_bytes=tuple(peak_bytes[place] for place in places))
+
+    def __repr__(self) -> str:
+        layers = ', '.join(str(len(cell.elements)) for cell in self.cells)
+        replicas = f'{len(self.replicas)} replicas, ' if len(self.replicas) > 1 else ''
+        return (f'Plan({replicas}cells of {layers} layers, schedule {self.schedule.name}, '
+                f'{self.schedule.num_micro_batches} micro-batches)')
 
     def rows(self) -> list[dict[str, Any]]:
         """The table of cells: one dict a cell, for programs.

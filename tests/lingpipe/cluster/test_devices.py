@@ -94,7 +94,8 @@ def test_only_as_many_cpus_are_made_as_cells_need():
      r'3 cells need 3 devices, but --devices=cpu:2 names 2 \(/device:CPU:0, /device:CPU:1\); name '
      r'more, set pipeline\.num_cells=2, or write 2\*cpu:2 for several cells on each\.'),
     ('gpu:0-3', 4, r'--devices=gpu:0-3, but this machine has 3 GPUs that TensorFlow can use; name '
-                   r'those, or cpu:N\.'),
+                   r'those, or cpu:N; others, as gpu:0-7, can be planned for by --mode=plan or '
+                   r'inspect\.'),
     ('gpu:0-1,gpu:1', 3, r'--devices names /device:GPU:1 twice, by gpu:0-1 and gpu:1; write '
                          r'2\*gpu:1 if it is to have two cells'),
     ('tpu', 1, r'--devices=tpu, but this machine has 0 TPUs that TensorFlow can use'),

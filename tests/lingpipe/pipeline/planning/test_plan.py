@@ -39,6 +39,15 @@ def test_the_cells_of_every_replica_hold_the_same_layers_on_devices_of_their_own
         [(0, 'CPU:0', 3), (1, 'CPU:1', 1)], [(0, 'CPU:2', 3), (1, 'CPU:3', 1)]]
 
 
+def test_a_plan_shows_itself_in_one_line():
+    """It was thousands of characters: the dataclasses of all layers, several times."""
+    assert repr(plan_of_two_cells()) == (
+        'Plan(cells of 3, 1 layers, schedule 1f1b, 4 micro-batches)')
+    replicated = plan_of_two_cells(num_micro_batches=2, num_replicas=2,
+                                   devices=['CPU:0', 'CPU:1', 'CPU:2', 'CPU:3'])
+    assert repr(replicated).startswith('Plan(2 replicas, cells of 3, 1 layers, ')
+
+
 def test_layers_are_wired_for_a_micro_batch():
     assert plan_of_two_cells().elements[0].reads['x'].spec == tf.TensorSpec([4, 8])
 
