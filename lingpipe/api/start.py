@@ -121,7 +121,8 @@ def _check(plan: str, pipeline: Mapping[str, Any], values: object) -> None:
         if name not in known:
             options = [*known, *_OPTIONS]
             remedy = place_of(name) or nearest(name, options)
-            raise TypeError(f'start() has no option {name!r}: {remedy} Other values of the '
+            end = '' if remedy[-1] in '.?' else '.'
+            raise TypeError(f'start() has no option {name!r}: {remedy}{end} Other values of the '
                             "experiment go into set={'path': value}.")
 
 

@@ -229,6 +229,8 @@ def test_an_experiment_need_not_be_importable(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(('options', 'error', 'words'), [
     ({'num_cels': 2}, TypeError, r"start\(\) has no option 'num_cels': did you mean 'num_cells'"),
+    ({'mode': 'plan'}, TypeError, r"start\(\) has no option 'mode': it has num_cells, .*, "
+                                  r"only_reads\. Other values of the experiment go into set="),
     ({'epochs': 2}, TypeError, r"has no option 'epochs': Keras' epochs is train.num_steps"),
     ({'num_cells': 2.5}, ValueError, 'pipeline.num_cells=2.5 is not of type int'),
     ({'set': {'train.num_step': 1}}, ValueError, "no field 'num_step'; did you mean 'num_steps'"),
