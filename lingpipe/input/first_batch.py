@@ -46,21 +46,29 @@ def named(name: str) -> Iterator[None]:
         raise OSError(f'{name}: {reason(error)}') from error
 
 
-def check_keys(source: Input, needed: Iterable[str]) -> None:
-    """Raises ValueError unless a batch has all of the entries that a network reads.
+def check_unread(source: Input, needed: Iterable[str]) -> None:
+    """Raises ValueError if a batch has the weights of examples under a name of Keras.
 
     An entry that nothing reads and whose name is nearly that of the weights costs a warning.
     """
-    entries = sorted(source.spec())
-    needed = list(needed)
-    for key in entries:
-        is_near = difflib.get_close_matches(key, _WEIGHTS, 1, cutoff=0.85)
-        if is_near and key not in (*needed, *_WEIGHTS):
+    unread = set(source.spec()).difference(needed)
+    for key in sorted(unread.difference(_WEIGHTS)):
+        if difflib.get_close_matches(key, _WEIGHTS, 1, cutoff=0.85):
             logging.warning('%s gives %r, which nothing reads; if it says what examples count, '
                             "call it 'weight'.", type(source).__name__, key)
-    for key in set(entries).intersection(_WEIGHTS[1:]).difference(needed):
+    for key in sorted(unread.intersection(_WEIGHTS[1:])):
         raise ValueError(f'{type(source).__name__} gives {key!r}, which nothing reads: '
                          f'{place_of(key)}')
+
+
+def check_keys(source: Input, needed: Iterable[str]) -> None:
+    """Raises ValueError unless a batch has all of the entries that a network reads.
+
+    Entries that it does not read are looked at by `check_unread`.
+    """
+    entries = sorted(source.spec())
+    needed = list(needed)
+    check_unread(source, needed)
     for key in needed:
         if key not in entries:
             near = difflib.get_close_matches(key, entries, 1)

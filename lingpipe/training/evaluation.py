@@ -19,7 +19,13 @@ from absl import logging
 
 from lingpipe.checkpoint import side_files
 from lingpipe.input import Input
-from lingpipe.input.first_batch import check_batch, first_batch, named, nonfinite
+from lingpipe.input.first_batch import (
+    check_batch,
+    check_unread,
+    first_batch,
+    named,
+    nonfinite,
+)
 from lingpipe.input.unread_batch import UnreadBatch, can_be_sent, has_end
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
@@ -80,7 +86,8 @@ class Evaluations:
 
         Raises:
           ValueError: the network cannot be evaluated on it, the input is empty or cannot be read,
-            or workers that are to read it have other data.
+            gives weights of examples by another name, or workers that are to read it have other
+            data.
         """
         source = self.inputs[name]
         with named(_title(name)):
@@ -88,6 +95,7 @@ class Evaluations:
                 raise ValueError(
                     f'{type(source).__name__} gives mini-batches of {len(source.specs())} shapes, '
                     f'but an evaluation takes one; give it one bucket of lengths.')
+            check_unread(source, self._program.network.reads().values())
             evaluator, batches = self._evaluator(name), source.batches()
             if evaluator.counts_copies and source.num_real_examples(0):
                 last = (source.num_batches() or 1) - 1

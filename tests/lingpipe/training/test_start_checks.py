@@ -68,6 +68,21 @@ def loop_of(params: Any, logdir: Any, **options: Any) -> TrainLoop:
     return TrainLoop(params.instantiate(), str(logdir), LoopOptions(out=io.StringIO(), **options))
 
 
+class Weighted(Tokens):
+    """Gives the weights of examples by the name that they have in Keras."""
+
+    def load(self) -> Any:
+        loaded = super().load()
+        return {**loaded, 'sample_weight': loaded['weight']}
+
+
+def test_an_evaluation_does_not_overlook_weights_of_examples(tmp_path: Any) -> None:
+    """Only train_input was looked at: an evaluation counted all examples alike, without a word."""
+    with pytest.raises(ValueError, match="^eval_inputs.test: Weighted gives 'sample_weight', which "
+                                         "nothing reads: Keras' sample_weight is weight, which"):
+        loop_of(make_params(test=Weighted.Params()), tmp_path).run()
+
+
 def failing(params: Any, logdir: Any, sentence: str, error: type[Exception] = ValueError,
             **kwargs: Any) -> list[int]:
     """Runs a training that must fail, and returns the steps that it had saved before."""
