@@ -1,6 +1,8 @@
 """Experiment Params: those that a command runs with, as its options say."""
 from __future__ import annotations
 
+from absl import logging
+
 from lingpipe.commands.chosen_plan import with_plan
 from lingpipe.commands.plan_freedom import freedom, remedy, values_in
 from lingpipe.commands.run_options import RunOptions
@@ -34,5 +36,16 @@ def with_options(params: Experiment.Params, options: RunOptions) -> Experiment.P
 
 
 def chosen(params: Experiment.Params, options: RunOptions) -> Experiment.Params:
-    """The Params with the plan that a planner chooses, if one is asked for."""
-    return with_plan(params, options) if freedom(options).free else params
+    """The Params with the plan that a planner chooses, if one is asked for.
+
+    A flag that only a planner reads costs a warning in a run without one.
+    """
+    if freedom(options).free:
+        return with_plan(params, options)
+    unread = {f'device_type={options.device_type}': options.device_type,
+              'change_statistics': options.may_change_statistics}
+    for name, is_given in unread.items():
+        if is_given and options.mode in ('train', 'train_and_eval'):
+            logging.warning('%s is not used, since no plan is looked for; add plan=auto, or leave '
+                            'it out.', name)
+    return params

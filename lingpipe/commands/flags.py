@@ -95,9 +95,9 @@ def _define_flags_of_devices(values: flags.FlagValues) -> None:
         'two cells on each. For a worker: what it has, cpu:4 or gpu:0-3. Default: '
         'pipeline.devices, or else GPUs, or else CPUs.', flag_values=values)
     flags.DEFINE_string(
-        'device_type', '', 'For --mode=plan and inspect: what --devices are, by name, as h100: '
-        'their memory, speed and links (pipeline/planning/hardware.py). Default: for plan, layers '
-        'are timed on this machine.', flag_values=values)
+        'device_type', '', 'For --mode=plan, inspect and --plan=auto: what --devices are, by name, '
+        'as h100: their memory, speed and links (pipeline/planning/hardware.py). Default: for a '
+        'search of plans, layers are timed on this machine.', flag_values=values)
     flags.DEFINE_string(
         'address', '', 'host:port, TF_CONFIG or slurm: where a worker listens, and where workers '
         'reach the trainer (default: found out). Whoever reaches it can run anything: there are '
