@@ -153,7 +153,8 @@ class Context:
 
         The value keeps its dtype.
         """
-        _put(self.emissions.states, path, name, value)
+        _put(self.emissions.states, path, name,
+             _of_known_shape(path, name, tf.convert_to_tensor(value)))
 
 
 class DecodingContext(Context):
@@ -210,14 +211,14 @@ def _scalar(path: str, name: str, value: tf.Tensor | float) -> tf.Tensor:
 
 
 def _average(path: str, name: str, value: tf.Tensor) -> tf.Tensor:
-    """What is averaged over micro-batches, in float32.
+    """What is averaged over micro-batches, in float32, of a shape that is known."""
+    return _of_known_shape(path, name, tf.cast(value, tf.float32))
 
-    Raises:
-      ValueError: its shape may differ from one micro-batch to the next.
-    """
-    value = tf.cast(value, tf.float32)
+
+def _of_known_shape(path: str, name: str, value: tf.Tensor) -> tf.Tensor:
+    """The value. Raises ValueError if its shape may differ from one micro-batch to the next."""
     if not value.shape.is_fully_defined():
-        raise ValueError(f'{path} emits {name!r} of shape {value.shape}, but what is averaged over '
-                         'micro-batches has the same shape in each; reduce the dimension that is '
-                         'not known, or set it with tf.ensure_shape.')
+        raise ValueError(f'{path} emits {name!r} of shape {value.shape}, but what updated_state '
+                         'gets has the same shape in every micro-batch; reduce the dimension that '
+                         'is not known, or set it with tf.ensure_shape.')
     return value

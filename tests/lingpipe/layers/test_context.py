@@ -1,4 +1,4 @@
-"""Context: what is averaged over micro-batches has one shape, which errors ask for."""
+"""Context: what updated_state will get has one shape, which errors ask for."""
 from __future__ import annotations
 
 import re
@@ -9,16 +9,17 @@ import tensorflow as tf
 from lingpipe.layers.context import Context
 
 
-def test_an_average_has_the_same_shape_in_every_micro_batch() -> None:
-    """A part of the rows was a TypeError of Python, far from the layer that had emitted it."""
+@pytest.mark.parametrize('kind', ['emit_mean', 'emit_state'])
+def test_what_updated_state_gets_has_the_same_shape_in_every_micro_batch(kind: str) -> None:
+    """A part of the rows was an error of Python or TensorFlow, far from the layer that emits it."""
     ctx = Context(training=True)
-    sentence = ("model/vq emits 'rows' of shape (None, 8), but what is averaged over micro-batches "
-                'has the same shape in each; reduce the dimension that is not known, or set it '
-                'with tf.ensure_shape.')
+    sentence = ("model/vq emits 'rows' of shape (None, 8), but what updated_state gets has the "
+                'same shape in every micro-batch; reduce the dimension that is not known, or set '
+                'it with tf.ensure_shape.')
 
     @tf.function
     def emit(x: tf.Tensor) -> None:
-        ctx.emit_mean('model/vq', 'rows', tf.boolean_mask(x, x[:, 0] > 0))
+        getattr(ctx, kind)('model/vq', 'rows', tf.boolean_mask(x, x[:, 0] > 0))
 
     with pytest.raises(ValueError, match=re.escape(sentence)):
         emit(tf.ones([4, 8]))
