@@ -46,6 +46,13 @@ class Emissions:
     means: dict[Key, tuple[tf.Tensor, tf.Tensor]] = dataclasses.field(default_factory=dict)
     states: dict[Key, tf.Tensor] = dataclasses.field(default_factory=dict)
 
+    def tensors(self) -> list[tf.Tensor]:
+        """Every tensor of them."""
+        values = [value for kind in dataclasses.fields(self)
+                  for value in getattr(self, kind.name).values()]
+        return [tensor for value in values
+                for tensor in (value if isinstance(value, tuple) else (value,))]
+
 
 class Context:
     """The context of one call of fprop.

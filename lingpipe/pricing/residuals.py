@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from lingpipe.layers.base import Layer
-from lingpipe.layers.context import Emissions
 from lingpipe.layers.nested import Nested, leaves
 from lingpipe.learning.gradient import Gradient
 from lingpipe.learning.pool_gradients import pair_with_pools
@@ -76,7 +75,7 @@ def residuals_of_layer(layer: Layer, inputs: Mapping[str, Nested], trained: Sequ
     targets = {leaf: tensor for leaf, tensor in written.items() if asked(leaf)}
     wanted = [leaf for leaf in read if differentiated(leaf)]
     sources = [*(traced.weights[path] for path in trained), *(read[leaf] for leaf in wanted)]
-    forward = [*written.values(), *_emitted(traced.emissions)]
+    forward = [*written.values(), *traced.emissions.tensors()]
     backward = _backward(traced, list(targets.values()), sources, forward)
     kept = backward.kept
     args = [*traced.micro_batch_args, *traced.weights.values()]
@@ -285,14 +284,6 @@ def bytes_of_roots(tensors: Sequence[tf.Tensor], others: Sequence[tf.Tensor]) ->
     counted = {viewed(tensor).name for tensor in others}
     roots = {root.name: root for root in map(viewed, tensors)}
     return sum(bytes_of(root) for name, root in roots.items() if name not in counted)
-
-
-def _emitted(emissions: Emissions) -> list[tf.Tensor]:
-    """Every tensor that a layer emitted."""
-    values = [value for kind in dataclasses.fields(Emissions)
-              for value in getattr(emissions, kind.name).values()]
-    return [tensor for value in values
-            for tensor in (value if isinstance(value, tuple) else (value,))]
 
 
 def _tensors_of(gradient: tf.Tensor | tf.IndexedSlices | None) -> list[tf.Tensor]:

@@ -16,7 +16,9 @@ from lingpipe.layers import nested
 from lingpipe.layers.context import Emissions
 from lingpipe.learning.gradient import Gradient
 from lingpipe.pipeline.execution.forward_trace import ForwardTrace
+from lingpipe.pipeline.execution.layer_call import LayerResult
 from lingpipe.pipeline.planning.cell import Leaf, leaves_of
+from lingpipe.pricing import ancestors
 
 
 class Sums(Protocol):
@@ -82,7 +84,7 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
             result = result.call.repeat(after=first)
         num_before = len(forward.graph.get_operations())
         layer_gradients = result.backward(gradients)
-        first = first or _first_ops(forward.graph.get_operations()[num_before:])
+        first = first or _first_ops(result, forward.graph.get_operations()[num_before:])
         before = [*(tensor.op for tensor in complete), *added_last]
         waits.update({op.name: [one.name for one in before] for op in first})
         gradients.update(layer_gradients.inputs)
@@ -99,9 +101,22 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
                          waits)
 
 
-def _first_ops(ops: Sequence[tf.Operation]) -> list[tf.Operation]:
-    """Returns those of the ops that read nothing that others of them make, but for constants."""
-    computed = [op for op in ops if op.type != 'Const']
+def _first_ops(result: LayerResult, ops: Sequence[tf.Operation]) -> list[tf.Operation]:
+    """Returns the ops with which the backward of a layer begins.
+
+    They read nothing that its other ops make, but for constants.
+
+    Args:
+      result: of the layer's forward.
+      ops: that were made for the backward. The gradient of a loop also makes some for the forward,
+        which gives the backward more than it did before.
+    """
+    call = result.call
+    given = [*call.weights.values(),
+             *(leaf for value in call.inputs.values() for leaf in nested.leaves(value))]
+    of_forward = ancestors([*nested.leaves(result.written), *result.emissions.tensors()],
+                           {tensor.name for tensor in given})
+    computed = [op for op in ops if op.type != 'Const' and op.name not in of_forward]
     names = {op.name for op in computed}
     return [op for op in computed if not any(tensor.op.name in names for tensor in op.inputs)]
 

@@ -7,10 +7,12 @@ import tensorflow as tf
 
 from lingpipe import layers
 from lingpipe.layers import Sequential
+from lingpipe.layers.base import Layer
 from lingpipe.pipeline.execution.backward_trace import trace_backward
 from lingpipe.pipeline.execution.forward_trace import TracingOptions, trace_forward
 from lingpipe.pipeline.planning.cell import Cell, leaves_of
 from lingpipe.pipeline.planning.dataflow import wire
+from lingpipe.tools.device_checks.subjects import Subject
 from tests.support.traced import NoAccumulators
 
 SPEC = {'x': tf.TensorSpec([2, 3]), 'target': tf.TensorSpec([2, 3])}
@@ -26,6 +28,18 @@ class Records(NoAccumulators):
     def add_gradient(self, path, gradient, micro_batch):
         self.paths.append(path)
         return super().add_gradient(path, gradient, micro_batch)
+
+
+class Loop(Layer):
+    """Multiplies by w three times."""
+
+    def __init__(self, params, path=''):
+        super().__init__(params, path)
+        self.add_weight('w', [3, 3])
+
+    def fprop(self, theta, ctx, x):
+        return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, tf.tanh(y @ theta.w)),
+                             (tf.constant(0), x), maximum_iterations=3)[1]
 
 
 def cell(frozen: str = '') -> Cell:
@@ -92,3 +106,13 @@ def test_what_a_backward_makes_of_forward_tensors_waits_for_the_gradient():
     of_first, = (name for name in early if 'first' in name)
     assert set(trace.waits[of_second]) == gradient
     assert any('second' in name for name in trace.waits[of_first])
+
+
+def test_what_a_backward_asks_of_the_forward_does_not_wait_for_the_gradient():
+    """The gradient of a loop has the forward keep more, which waited for the gradient: a circle."""
+    network = Sequential.Params(name='model', layers=(
+        Loop.Params(name='loop'), layers.MeanSquaredErrorLoss.Params(name='loss')))
+    batch = {name: tf.ones([2, 3]) for name in SPEC}
+    subject = Subject('loop', network, batch)
+    one = subject.program(['CPU:0'], num_cells=1, num_micro_batches=1, recompute='none')
+    assert np.isfinite(subject.arrays_after(one, 1)['weights/model/loop/w']).all()

@@ -67,7 +67,7 @@ def check_peaks(name: str, most: float) -> None:
 
 
 @pytest.mark.parametrize(('name', 'most'), [
-    ('Transformer', 1.1), ('gated', 1.05), ('AmoebaNet', 1.1)])
+    ('Transformer', 1.1), ('gated', 1.05), ('AmoebaNet', 1.25)])
 def test_peaks_are_as_forecast(name: str, most: float):
     """The gated parts took 1.08 times as much: backward ops ran before any gradient had come."""
     process = Fork(check_peaks, name, most, env={**os.environ, **SEEN_ALLOCATOR})
