@@ -49,9 +49,9 @@ def most_bytes(fetches: Sequence[tf.Tensor], start: Collection[str], uncounted: 
     live = counted(tensor for op in ops for tensor in op.inputs if tensor.name in start)
     now = most = sum(live.values())
     for i, op in enumerate(ops):
+        made = {name: size for name, size in counted(op.outputs).items() if name not in live}
         free = {name: live.pop(name) for name in counted(op.inputs)
                 if name in live and last_read[name] == i}
-        made = {name: size for name, size in counted(op.outputs).items() if name not in live}
         reused = 0
         if op.type in _IN_PLACE and sum(made.values()) in free.values():
             reused = sum(made.values())

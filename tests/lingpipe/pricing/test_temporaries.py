@@ -59,6 +59,15 @@ def test_what_is_passed_on_is_free_at_once(x):
     assert most_bytes([], {x.name}, {x.name}, sums) / ROW == 1
 
 
+def test_a_view_that_is_passed_on_is_free_at_once_too(x):
+    """The view, as that of a gradient whose shape is set last, was taken for a tensor of its own.
+
+    It then counted beside what it views, and to the end of the pass.
+    """
+    sums = [tf.reshape(tf.cumsum(x), [10, 10]) for _ in range(4)]
+    assert most_bytes([], {x.name}, {x.name}, sums) / ROW == 1
+
+
 def test_a_loop_needs_what_a_turn_needs(x):
     def body(i: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return i + 1, y + tf.reduce_sum(tf.cumsum(tf.tile(y, [5])))
