@@ -90,7 +90,8 @@ class Subgraphs:
                     node.input.append(read)
                 elif read[1:] in names:  # any other op lies behind a feed, and so has run
                     node.input.append(f'^{self._same.get(read[1:], read[1:])}')
-            node.input.extend(f'^{other}' for other in self._waits.get(name, ()) if other in names)
+            node.input.extend(f'^{self._same.get(other, other)}'
+                              for other in self._waits.get(name, ()) if other in names)
         return subgraph, used
 
 

@@ -74,6 +74,16 @@ def test_equal_constants_become_one_even_if_fetched_or_waited_for():
     assert two.numpy() == 2.
 
 
+def test_an_op_waits_for_the_constant_that_stands_for_an_equal_one():
+    """The gradients of two losses that layers write are equal: each is 1."""
+    graph = traced(lambda x: tf.exp(x) * tf.constant(2.) * tf.constant(2.))
+    first, second = (op.name for op in graph.get_operations() if op.type == 'Const')
+    exp = output_of(graph, 'Exp').op.name
+    part = Subgraphs(graph, {exp: [second]}).function([graph.inputs[0]], [graph.outputs[0]])
+    control, = part.graph.get_operation_by_name(exp).control_inputs
+    assert control.name == first
+
+
 def test_what_is_printed_stays_in_order():
     def body(x: tf.Tensor) -> tf.Tensor:
         """Prints twice, in any order."""
