@@ -5,12 +5,13 @@ A source says how many examples it has and reads them by index, many at once. `d
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
 import tensorflow as tf
 
-from lingpipe.hyperparams import REQUIRED, Configurable, field
+from lingpipe.hyperparams import REQUIRED, Configurable, Params, field
 from lingpipe.input.errors import one_sentence
 from lingpipe.layers.nested import Nested
 
@@ -105,3 +106,11 @@ class ExampleSource(Configurable):
                              f'{type(self).__name__}, so a batch would hold an example twice; use '
                              f'{n} or less.')
         return n
+
+
+def text_of_data(params: Params) -> str:
+    """The text of an input's Params by which files know its data, without shuffle_rounds.
+
+    The data are the same in any order, and older files were written before there was that field.
+    """
+    return re.sub('(?m)^shuffle_rounds : .*\n', '', params.to_text())

@@ -20,6 +20,7 @@ from absl import logging
 
 from lingpipe.input.base import Input
 from lingpipe.input.batches import Batches
+from lingpipe.input.example_source import text_of_data
 
 _NUM_KEPT = 2   # A run may go on from the checkpoint before the newest.
 
@@ -32,10 +33,8 @@ class SavedIterators:
         self._is_used = source.saves_iterator
         self._batches: Batches | None = None
         self._start = 0
-        # Another dataset would go on anywhere, or nowhere. The dataset has an order of its own, and
-        # older files were saved before there was a field shuffle_rounds.
-        text = re.sub('(?m)^shuffle_rounds : .*\n', '', source.params.to_text())
-        self._checksum = f'{zlib.crc32(text.encode()):08x}'
+        # Another dataset would go on anywhere, or nowhere.
+        self._checksum = f'{zlib.crc32(text_of_data(source.params).encode()):08x}'
 
     def batches(self, position: int) -> Batches:
         """The mini-batches from a position on, by a saved iterator if there is one."""

@@ -13,6 +13,7 @@ from absl import logging
 from lingpipe.checkpoint import side_files
 from lingpipe.checkpoint.unreadable import MISSING, reading
 from lingpipe.hyperparams import Params
+from lingpipe.input.example_source import text_of_data
 
 _DATA = 'input_digest'  # The key of the digest in a line.
 
@@ -31,7 +32,7 @@ class EvaluationLog:
           inputs: the eval inputs by name; evaluations on other data are not read. None: on any.
         """
         self._path = os.path.join(logdir, 'evaluations.jsonl')
-        self._data = {name: hashlib.sha256(params.to_text().encode()).hexdigest()[:16]
+        self._data = {name: hashlib.sha256(text_of_data(params).encode()).hexdigest()[:16]
                       for name, params in (inputs or {}).items()}
 
     def data_of(self, name: str) -> str:

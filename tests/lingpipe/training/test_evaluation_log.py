@@ -1,6 +1,8 @@
 """Evaluation log: what is read from it, and which damages it survives."""
+import hashlib
 import json
 import os
+import re
 
 import pytest
 
@@ -87,6 +89,19 @@ def test_an_evaluation_on_other_data_is_none_of_the_input(tmp_path):
     with open(tmp_path / 'evaluations.jsonl', 'a', encoding='utf-8') as file:
         file.write(json.dumps({'step': 2, 'input': name, 'loss': 1.}) + '\n')
     assert after.has(2, name) and len(EvaluationLog(str(tmp_path)).read()) == 3
+
+
+def test_evaluations_before_there_was_a_field_shuffle_rounds_are_of_the_same_data(tmp_path):
+    """A resumed run took them for those of other data, and forgot its best checkpoint."""
+    inputs = registry.get('tests.support.tiny_experiment.Tiny').eval_inputs
+    name, source = next(iter(inputs.items()))
+    text = re.sub('(?m)^shuffle_rounds : .*\n', '', source.to_text())
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    line = {'step': 3, 'input': name, 'input_digest': digest, 'loss': 0.5}
+    (tmp_path / 'evaluations.jsonl').write_text(json.dumps(line) + '\n')
+
+    log = EvaluationLog(str(tmp_path), {name: source})
+    assert log.has(3, name) and log.data_of(name) == digest
 
 
 def test_evaluations_of_later_steps_are_forgotten(tmp_path, caplog):
