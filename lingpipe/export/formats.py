@@ -133,19 +133,24 @@ def _write_keras(exported: _Exported, path: str) -> None:
 
 @contextlib.contextmanager
 def _optimizer_that_begins_anew(model: keras.Model) -> Iterator[None]:
-    """A context in which the optimizer of a model has no steps and slots, which other weights had.
+    """A context in which Keras saves no steps and slots of a model's optimizer.
 
-    Keras would save them, and go on with them.
+    It had these with other weights. A new optimizer in its place would have to be made of its
+    configuration, which Keras cannot read if a class of it is a user's own.
     """
-    trained = getattr(model, 'optimizer', None)
-    if trained is None or not int(trained.iterations):
+    optimizer = getattr(model, 'optimizer', None)
+    if optimizer is None or not int(optimizer.iterations):
         yield
         return
-    model.optimizer = keras.optimizers.deserialize(keras.optimizers.serialize(trained))
+    inner = getattr(optimizer, 'inner_optimizer', None)   # A LossScaleOptimizer has one.
+    optimizers = [optimizer] if inner is None else [optimizer, inner]
+    for one in optimizers:
+        one.save_own_variables = lambda store: None   # Hides the method of the class.
     try:
         yield
     finally:
-        model.optimizer = trained
+        for one in optimizers:
+            del one.save_own_variables
 
 
 def _write_npz(exported: _Exported, path: str) -> None:

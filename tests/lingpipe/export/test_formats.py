@@ -161,18 +161,31 @@ def test_the_keras_model_that_came_in_gets_the_weights(tmp_path):
                                rtol=1e-5, atol=1e-6)
 
 
+class OwnRate(keras.optimizers.schedules.LearningRateSchedule):
+    """A user's own, which is not registered with Keras."""
+
+    def __call__(self, step):
+        return 0.1
+
+    def get_config(self):
+        return {}
+
+
 @pytest.mark.filterwarnings('ignore:__array__ implementation', 'ignore:Skipping variable loading')
-def test_the_optimizer_of_an_exported_keras_model_begins_anew(tmp_path):
+@pytest.mark.parametrize('optimizer', [
+    keras.optimizers.Adam, lambda: keras.optimizers.Adam(OwnRate()),
+    lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam())])
+def test_the_optimizer_of_an_exported_keras_model_begins_anew(tmp_path, optimizer):
     """It had the moments and the step that it had had with other weights, against the document."""
     model = keras.Sequential([keras.layers.Input([D], name='image'), keras.layers.Dense(V)])
-    model.compile('adam', 'mse')
+    model.compile(optimizer(), 'mse')
     model.fit(images(B), np.ones([B, V]), verbose=0)
     converted = from_keras(model)
     spec = {'image': SPEC['image'], 'labels': tf.TensorSpec([B, V])}
     program = Program(converted.instantiate('model'), spec, PipelineParams(), Learner.Params(
         learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate())
     path = export(program, program.predictor(spec), f'{tmp_path}/model', 'keras')
-    loaded = keras.models.load_model(path)
+    loaded = keras.models.load_model(path, custom_objects={'OwnRate': OwnRate})
     assert [int(one.optimizer.iterations) for one in (model, loaded)] == [1, 0]
     moments = [variable for variable in loaded.optimizer.variables if 'momentum' in variable.path]
     assert not any(variable.numpy().any() for variable in moments)
