@@ -1,7 +1,7 @@
 """State update: the weights that layers set from what they emitted, such as moving moments."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import tensorflow as tf
 
@@ -26,6 +26,7 @@ def update_state(cell: Cell, merged: Merged, weights: Mapping[str, tf.Variable])
         not train.
     """
     layers = {layer.path: layer for e in cell.elements for layer in e.layer.layers()}
+    trained = {weight.path for e in cell.elements for weight in e.trained}
     for (path, name), value in [*merged.moments.items(), *merged.means.items(),
                                 *merged.states.items()]:
         layer = layers[path]
@@ -39,12 +40,17 @@ def update_state(cell: Cell, merged: Merged, weights: Mapping[str, tf.Variable])
                              f'{type(updated).__name__} for {name!r}, but must return a dict of '
                              "new values by weight; write return {'NAME': value}.")
         for own, new in updated.items():
-            weight = _updated_weight(layer, own)
+            weight = _updated_weight(layer, own, trained)
             weights[weight.path].assign(_new_value(layer, weight, own, new))
 
 
-def _updated_weight(layer: Layer, own: str) -> Weight:
+def _updated_weight(layer: Layer, own: str, trained: Collection[str]) -> Weight:
     """The weight of a layer that updated_state calls `own`.
+
+    Args:
+      layer: the layer.
+      own: the name of the weight in it.
+      trained: the paths of the weights that the optimizer sets. A frozen one is none of them.
 
     Raises:
       ValueError: there is no such weight, it trains, or it is shared.
@@ -54,7 +60,7 @@ def _updated_weight(layer: Layer, own: str) -> Weight:
         raise ValueError(f'{layer.path}: updated_state of {type(layer).__name__} sets {own!r}, '
                          f'which is no weight of its own; {remedy}')
     weight = layer.own_weights[own]
-    if weight.is_trainable:
+    if weight.path in trained:
         raise ValueError(f'{layer.path}: updated_state of {type(layer).__name__} sets {own!r}, '
                          'but the optimizer does too, since it is trainable; declare it with '
                          f'add_weight({own!r}, ..., is_trainable=False).')

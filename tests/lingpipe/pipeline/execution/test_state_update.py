@@ -51,21 +51,22 @@ class Watching(Layer):
         return x * theta.scale
 
 
-def step_of(updated_state: Any) -> np.ndarray:
+def step_of(updated_state: Any, weight: str = 'seen', frozen: str = '') -> np.ndarray:
     """Makes a step with a layer that has this updated_state(self, name, state, value).
 
     Returns:
-      Its weight `seen` after the step.
+      Its weight of the name `weight` after the step.
     """
     kind = type('Watched', (Watching,), {'updated_state': updated_state})
     network = Sequential.Params(name='model', layers=(
         kind.Params(name='watched'), Linear.Params(name='loss'))).instantiate('model')
     batch = batch_of(np.ones([4, D]))
-    learn = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.5)).instantiate()
+    learn = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.5),
+                           frozen=frozen).instantiate()
     program = Program(network, spec_of(batch), PipelineParams(num_cells=1), learn)
     program.train_step(batch, 0)
-    seen: np.ndarray = program.weights['model/watched/seen'].numpy()
-    return seen
+    found: np.ndarray = program.weights[f'model/watched/{weight}'].numpy()
+    return found
 
 
 @pytest.mark.parametrize('result, sentence', [
@@ -86,6 +87,12 @@ def test_a_layer_sets_only_own_weights_that_do_not_train(result: Any, sentence: 
     sentence = f'model/watched: updated_state of Watched {sentence}'
     with pytest.raises(ValueError, match=re.escape(sentence)):
         step_of(lambda self, name, state, value: result(value))
+
+
+def test_a_layer_sets_a_weight_that_is_frozen() -> None:
+    """It was refused, as if the optimizer set it too."""
+    scale = step_of(lambda self, name, state, value: {'scale': 3 * value}, 'scale', frozen='scale')
+    assert np.array_equal(scale, np.full([D], 3.))
 
 
 def test_an_emission_may_set_nothing_and_a_number_of_numpy_is_taken() -> None:
