@@ -56,7 +56,7 @@ def _bytes_in_use(space: xplane_pb2.XSpace) -> Iterator[float]:
     """Yields the bytes in use after each allocation, as they were asked for."""
     given: dict[int, int] = {}   # address -> bytes that were asked for in the time of the profile
     before = now = 0
-    for i, (is_allocation, stats) in enumerate(sorted_events(space)):
+    for i, (is_allocation, stats) in enumerate(_sorted_events(space)):
         if i == 0:
             before = stats['bytes_allocated'] - stats['allocation_bytes'] * is_allocation
         if is_allocation:
@@ -67,7 +67,7 @@ def _bytes_in_use(space: xplane_pb2.XSpace) -> Iterator[float]:
             now -= given.pop(stats['addr'])
 
 
-def sorted_events(space: xplane_pb2.XSpace) -> list[tuple[bool, Mapping[str, int]]]:
+def _sorted_events(space: xplane_pb2.XSpace) -> list[tuple[bool, Mapping[str, int]]]:
     """Returns the events of allocators by time: whether it is an allocation, and its numbers."""
     events = []
     for plane in space.planes:
