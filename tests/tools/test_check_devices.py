@@ -73,6 +73,19 @@ def test_a_plan_that_differs_is_repeated(monkeypatch, second, says):
                              f'({len(bits.PLANS) - 1} plans left out: time is over)')
 
 
+def test_a_plan_that_fails_when_it_is_repeated_counts_once(monkeypatch):
+    """It counted as one that differs and repeats its bits, and as one that failed."""
+    values = iter([0., 0., 1.])
+
+    def arrays_after(*args: object) -> dict[str, np.ndarray]:
+        return {'a': np.full(1, next(values))}
+
+    monkeypatch.setattr(subjects.Subject, 'arrays_after', arrays_after)
+    row = bits.compared(machine.Machine('bits', DEVICES, 'CPU', 1, True), SMALL, end_s=0.)
+    assert row.verdict == 'FAILED' and not row.numbers['different']
+    assert (len(row.numbers['failed']), row.numbers['plans_left_out']) == (len(bits.PLANS), 0)
+
+
 def test_bits_differ_even_if_the_numbers_are_equal():
     expected = {'a': np.zeros(2, np.float32), 'b': np.ones(1), 'c': np.ones(1)}
     found = {'a': -np.zeros(2, np.float32), 'b': np.ones(1), 'c': np.full(1, 1.5)}

@@ -60,9 +60,10 @@ def compared(machine: Machine, subject: Subject, end_s: float) -> Row:
         name = 'K={} {} {}'.format(*plan)
         try:
             arrays = _arrays(machine, subject, plan)
-            differences[name] = differing(expected, arrays)
-            if differences[name] and differing(arrays, _arrays(machine, subject, plan)):
+            different = differing(expected, arrays)
+            if different and differing(arrays, _arrays(machine, subject, plan)):
                 unrepeated.append(name)
+            differences[name] = different
         except Exception as error:   # the other plans go on
             failed[name] = f'{type(error).__name__}: {(str(error) or "?").splitlines()[0][:300]}'
     return _row(machine, subject, expected, differences, unrepeated, failed)
