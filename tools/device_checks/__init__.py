@@ -9,6 +9,7 @@
     transfers.py    latency and bandwidth between devices
     stamps.py       whether the stamps of a timeline are the time of the device
     memory.py       the forecast of memory beside the allocator's peak
+    allocator.py    what a device's allocator has given out
     collectives.py  sums over replicas
     workers.py      cells in processes of their own
     running.py      processes that run checks, and what becomes of one that dies or hangs
