@@ -104,28 +104,28 @@ def residuals_of_layer(layer: Layer, inputs: Mapping[str, Nested], trained: Sequ
             list(traced.weights.values()),
             Leaves(leaf_of_input, leaf_of_output, backward.leaf_of_seed(targets))),
         cast_bytes=_cast_bytes(traced),
-        temporary_bytes=max(
-            most_bytes(forward, {tensor.name for tensor in args},
-                       {*kept, *(tensor.name for tensor in args)}),
-            _temporary_bytes_of_backward(backward, args, of_weights,
-                                         list(gradients_of_inputs.values()))))
+        temporary_bytes=_temporary_bytes(forward, backward, args, of_weights, of_inputs))
 
 
-def _temporary_bytes_of_backward(backward: _Backward, args: Sequence[tf.Tensor],
-                                 of_weights: Sequence[Gradient | None],
-                                 of_inputs: Sequence[Gradient]) -> int:
-    """The most that a backward needs besides what it starts from; sums take gradients of weights.
+def _temporary_bytes(forward: Sequence[tf.Tensor], backward: _Backward, args: Sequence[tf.Tensor],
+                     of_weights: Sequence[Gradient | None],
+                     of_inputs: Sequence[Gradient | None]) -> int:
+    """The most that the forward or the backward of a layer needs besides while it runs.
 
     Args:
-      backward: of a layer.
-      args: of the layer: its inputs and weights.
-      of_weights, of_inputs: the gradients.
+      forward: what it fetches. Residuals are counted as kept, and not here.
+      backward: it starts from residuals and the gradients of what the layer writes.
+      args: the inputs and weights of the layer.
+      of_weights, of_inputs: the gradients. Sums take those of weights as soon as they are there.
     """
-    held = {tensor.name for tensor in [*args, *backward.residuals]}
+    given = {tensor.name for tensor in args}
+    held = given | {tensor.name for tensor in backward.residuals}
     seeds = {seed.name for seed in backward.seeds}
-    return most_bytes([tensor for gradient in of_inputs for tensor in _tensors_of(gradient)],
-                      held | seeds, held | set(backward.kept),
-                      [tensor for gradient in of_weights for tensor in _tensors_of(gradient)])
+    return max(
+        most_bytes(forward, given, given | set(backward.kept)),
+        most_bytes([tensor for gradient in of_inputs for tensor in _tensors_of(gradient)],
+                   held | seeds, held | set(backward.kept),
+                   [tensor for gradient in of_weights for tensor in _tensors_of(gradient)]))
 
 
 def _cast_bytes(traced: Trace) -> int:

@@ -127,7 +127,7 @@ def test_no_order_comes_again_after_256_epochs(rounds):
 
 @pytest.mark.parametrize('number', [10_000, 60_000, 65_536])
 def test_examples_meet_again_in_the_next_epoch_as_often_as_by_chance(number):
-    """Of 60,000, two in a mini-batch of 100 were together in the next one 128 times as often."""
+    """With 4 rounds, two of 60,000 that shared a mini-batch met again 128 times as often."""
     batch_size, num_batches = 100, number // 100
     source = numbers(batch_size=batch_size, num_examples=number)
     index, _ = indices(tf.range(2 * number, dtype=tf.int64), number, source.params.seed, True,
