@@ -7,6 +7,9 @@ variables' handles as arguments.
 Such a function is also the branch of a condition. tf.cond would trace it into two more functions.
 
 The sums of layers that are alike are reset by one function, too.
+
+XLA compiles these functions if it compiles tasks. On a GPU their operations, about ten for each
+weight, would otherwise take longer to launch than to run.
 """
 from __future__ import annotations
 
@@ -23,7 +26,13 @@ from lingpipe.pipeline.execution.gradients import Gradients
 class AlikeLayers:
     """Traces functions of layers, and calls them for the layers that are alike."""
 
-    def __init__(self) -> None:
+    def __init__(self, jit_compile: bool = False):
+        """
+        Args:
+          jit_compile: whether XLA compiles functions, but those of gradients that are kept as rows:
+            how many of these differ is known only when they run, and XLA wants fixed shapes.
+        """
+        self._jit_compile = jit_compile
         # Functions, and the numbers of the handles that they capture.
         self._traced_by_kind: dict[Hashable, tuple[Any, list[int]]] = {}
         self._zeros_by_kind: dict[Hashable, Any] = {}   # functions that return zeros
@@ -47,13 +56,17 @@ class AlikeLayers:
             """The body for this layer."""
             return body(layer, *of_function)
 
+        num_sums = {path: len(gradients.variables_of(path)) for path in layer.weights}
+        jit_compile = self._jit_compile and all(
+            number == len(gradients.uses[path]) for path, number in num_sums.items())
         if any(len(gradients.uses[path]) > 1 for path in layer.weights):
-            function = _traced(of_layer, args)
+            function = _traced(of_layer, args, jit_compile)
             captured = function.captured_inputs
         else:
             key = (body.__name__, layer.kind, tuple(path in reached for path in layer.weights),
-                   tuple(len(gradients.variables_of(path)) for path in layer.weights))
-            function, captured = self._shared(key, of_layer, args, _handles(layer, gradients))
+                   tuple(num_sums.values()))
+            function, captured = self._shared(
+                key, of_layer, args, _handles(layer, gradients), jit_compile)
 
         if only_if is not None:
             return self._called_if(only_if, function, [*args, *captured])
@@ -68,13 +81,15 @@ class AlikeLayers:
         """
         key = ('reset', *((variable.dtype, tuple(variable.shape)) for variable in sums))
         function, captured = self._shared(
-            key, lambda: set_to_zero(sums), [], [variable.handle for variable in sums])
+            key, lambda: set_to_zero(sums), [], [variable.handle for variable in sums],
+            self._jit_compile)
         function.set_external_captures(captured)
         result: tf.Tensor = function()
         return result
 
     def _shared(self, key: Hashable, body: Callable[..., tf.Tensor], args: Sequence[tf.Tensor],
-                handles: Sequence[tf.Tensor]) -> tuple[Any, list[tf.Tensor]]:
+                handles: Sequence[tf.Tensor], jit_compile: bool
+                ) -> tuple[Any, list[tf.Tensor]]:
         """Returns a function that was traced once, and what it captures here.
 
         Args:
@@ -82,9 +97,10 @@ class AlikeLayers:
           body: of the function, here.
           args: of the call.
           handles: those of the variables that the body uses, in an order that depends on `key`.
+          jit_compile: whether XLA compiles it.
         """
         if key not in self._traced_by_kind:
-            function = _traced(body, args)
+            function = _traced(body, args, jit_compile)
             number_of = {handle.ref(): i for i, handle in enumerate(handles)}
             self._traced_by_kind[key] = function, [
                 number_of[handle.ref()] for handle in function.captured_inputs]
@@ -117,8 +133,10 @@ def _handles(layer: TrainedLayer, gradients: Gradients) -> list[tf.Tensor]:
             (*layer.weights.values(), *layer.variables().values(), *sums)]
 
 
-def _traced(body: Callable[..., tf.Tensor], args: Sequence[tf.Tensor]) -> Any:
+def _traced(body: Callable[..., tf.Tensor], args: Sequence[tf.Tensor], jit_compile: bool) -> Any:
     """Makes body(*args) a function of the arguments and of what it captures."""
+    if jit_compile:  # A branch of a condition is not compiled, but what it calls is.
+        body = tf.function(body, autograph=False, jit_compile=True)
     return tf.function(
         body, autograph=False, experimental_attributes={'_noinline': True}
     ).get_concrete_function(*[tf.TensorSpec(a.shape, a.dtype) for a in args])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from lingpipe import cluster
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.alike_layers import AlikeLayers
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
@@ -62,7 +63,9 @@ def trained_replicas(plan: Plan, pipelines: Sequence[CompiledPipeline],
     """
     replicas = [Replica(r, cells, variables[r], pipelines[r].accumulators)
                 for r, cells in enumerate(plan.replicas)]
-    alike = AlikeLayers()
+    kinds = {cluster.place(cell.device)[2] for one in replicas for cell in one.cells}
+    # On a CPU, XLA's code for an update is slower than TensorFlow's operations.
+    alike = AlikeLayers(plan.params.jit_compile and 'CPU' not in kinds)
     updates = [
         Update(one.cells, one.accumulators, one.placed, learner, alike) for one in replicas]
     return TrainedReplicas(replicas, updates, plan.params.replica_reduction)

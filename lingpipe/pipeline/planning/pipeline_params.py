@@ -119,9 +119,10 @@ class PipelineParams(Params):
         'as_is', "What float32 values and gradients are sent to other devices as; with 'bfloat16' "
                  "half the bytes, and results that depend on where cells end.")
     jit_compile: bool = field(
-        False, 'XLA compiles every task, once for every shape; on TPUs it always does. What it '
-               'fuses depends on where cells end, and so do the last bits of results. It draws '
-               'other random numbers in layers of Keras, such as Dropout.')
+        False, 'XLA compiles every task, once for every shape; on TPUs it always does. If no cell '
+               'is on a CPU, it compiles updates too. What it fuses depends on where cells end, '
+               'and so do the last bits of results. It draws other random numbers in layers of '
+               'Keras, such as Dropout.')
     use_graph_optimizer: bool = field(
         False, "TensorFlow's Grappler rewrites graphs for speed; its rewrites depend on where "
                'cells end, so that with it results differ in the last bits between partitions.')
