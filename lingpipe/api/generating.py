@@ -1,4 +1,4 @@
-"""Generating: texts that continue prompts, with the weights of a run's checkpoint."""
+"""Generating: texts that a run's checkpoint makes of texts: continuations and translations."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,28 +10,65 @@ from lingpipe.training.site import Site
 from lingpipe.wording.values import show
 
 
-def texts(run: OpenRun, prompts: Sequence[str], checkpoint: str | int | None,
-          fields: Mapping[str, Any]) -> list[str]:
-    """Returns the texts that continue prompts; see Run.generate."""
-    if isinstance(prompts, str):
-        raise ValueError('prompts is one text; give a list of them, or use run.stream(prompt).')
-    prompts = list(prompts)
-    for prompt in prompts:
-        _check_prompt(prompt, 'prompts has {}, but must be a list of texts')
+class GeneratingRun(OpenRun):
+    """A run that makes texts of texts, as far as its task can."""
 
-    continuations = [''] * len(prompts)
-    for number, text, _ in _pieces(run, prompts, checkpoint, fields):
-        continuations[number] += text
-    return continuations
+    def generate(self, prompts: Sequence[str], checkpoint: str | int | None = None,
+                 **fields: Any) -> list[str]:
+        """Returns the texts with which a language model continues prompts.
+
+        Args:
+          prompts: texts, each of which begins a document; an empty one leaves all to the model.
+          checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
+          **fields: of task.decode, where they are to differ: temperature=0.8, stop=('\\n\\n',).
+
+        Raises:
+          ValueError: the task is no language model, there is no checkpoint or no such field, a
+            prompt is too long, or the vocabulary is not that of the weights.
+          OSError: a worker is lost.
+        """
+        prompts = _texts('prompts', prompts, 'run.stream(prompt)')
+        continuations = [''] * len(prompts)
+        for number, text, _ in _pieces(self, prompts, checkpoint, fields):
+            continuations[number] += text
+        return continuations
+
+    def stream(self, prompt: str, checkpoint: str | int | None = None,
+               **fields: Any) -> Iterator[str]:
+        """Yields the continuation of one prompt in pieces, as they are written.
+
+        The arguments and errors are those of `generate`. The pieces of a beam are one.
+        """
+        _check_text(prompt, 'prompt is {}, but must be one text')
+        for _, text, _ in _pieces(self, [prompt], checkpoint, fields):
+            if text:
+                yield text
+
+    def translate(self, lines: Sequence[str], checkpoint: str | int | None = None,
+                  **fields: Any) -> list[str]:
+        """Returns the translations of lines, in their order, as --mode=decode does.
+
+        Args:
+          lines: one sentence each, with the tag of its language before it if the model was trained
+            with tags: '<de> Guten Tag'. An empty line stays empty.
+          checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
+          **fields: of task.decode, where they are to differ: beam_size=1, language='de'.
+
+        Raises:
+          ValueError: the task does not translate, there is no checkpoint or no such field, or the
+            vocabulary is not that of the weights or lacks the tag of a line.
+          OSError: a worker is lost.
+        """
+        lines = _texts('lines', lines, 'run.translate([line])')
+        return self.at_site(lambda site: _translations(self, site, lines, checkpoint, fields))
 
 
-def stream(run: OpenRun, prompt: str, checkpoint: str | int | None,
-           fields: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the text that continues one prompt, piece by piece; see Run.stream."""
-    _check_prompt(prompt, 'prompt is {}, but must be one text')
-    for _, text, _ in _pieces(run, [prompt], checkpoint, fields):
-        if text:
-            yield text
+def _translations(run: OpenRun, site: Site, lines: Sequence[str], checkpoint: str | int | None,
+                  fields: Mapping[str, Any]) -> list[str]:
+    network, metadata = run.restored(site, checkpoint)
+    site.begin(f'translations with the checkpoint of step {metadata["step"]}')
+    return list(run.experiment.task.translate(
+        network.program, lines, metadata.get('task', {}), **fields))
 
 
 def _pieces(run: OpenRun, prompts: Sequence[str], checkpoint: str | int | None,
@@ -46,16 +83,35 @@ def _pieces(run: OpenRun, prompts: Sequence[str], checkpoint: str | int | None,
         yield piece
 
 
-def _check_prompt(prompt: object, rule: str) -> None:
-    """Raises ValueError unless a prompt is a text that a file could hold.
+def _texts(name: str, given: Sequence[str], remedy: str) -> list[str]:
+    """The texts of a list that the caller gave.
 
     Args:
-      prompt: what the caller gave.
-      rule: the beginning of the error, in which {} stands for the prompt.
+      name: of the argument.
+      given: what the caller gave.
+      remedy: how to write what was wanted, if the caller gave one text.
+
+    Raises:
+      ValueError: it is one text, or not all of its elements are texts.
     """
-    if not isinstance(prompt, str):
-        raise ValueError(f'{rule.format(show(prompt))}; give strings.')
+    if isinstance(given, str):
+        raise ValueError(f'{name} is one text; give a list of them, or use {remedy}.')
+    given = list(given)
+    for text in given:
+        _check_text(text, f'{name} has {{}}, but must be a list of texts')
+    return given
+
+
+def _check_text(text: object, rule: str) -> None:
+    """Raises ValueError unless this is a text that a file could hold.
+
+    Args:
+      text: what the caller gave.
+      rule: the beginning of the error, in which {} stands for the text.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f'{rule.format(show(text))}; give strings.')
     try:
-        prompt.encode()
+        text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f'the prompt {show(prompt)} has half a character; correct it.') from error
+        raise ValueError(f'the text {show(text)} has half a character; correct it.') from error

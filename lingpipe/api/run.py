@@ -10,15 +10,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Sequence
+from typing import overload
 
 import tensorflow as tf
 
-from lingpipe.api import generating
 from lingpipe.api.arguments import check_outputs, check_steps, refuse_examples, refuse_unknown
 from lingpipe.api.evaluating import Evaluating, check_inputs, metrics_on_examples
-from lingpipe.api.open_run import OpenRun, WeightsHeld
+from lingpipe.api.generating import GeneratingRun
+from lingpipe.api.open_run import WeightsHeld
 from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
 from lingpipe.api.watching import Watch
 from lingpipe.checkpoint import side_files
@@ -39,7 +39,7 @@ from lingpipe.training.traced_network import TracedNetwork
 from lingpipe.wording.keras_words import are_examples, method_of
 
 
-class Run(OpenRun):
+class Run(GeneratingRun):
     """One run in one logdir. `lingpipe.start` makes it.
 
     It holds the lock of the logdir until `close`, or until the end of a `with` statement.
@@ -253,30 +253,6 @@ class Run(OpenRun):
             return network.predictions.of_dataset(examples, outputs)
         predictor = network.predictions.predictor(outputs)
         return predictor.predict(examples(predictor) if callable(examples) else examples)
-
-    def generate(self, prompts: Sequence[str], checkpoint: str | int | None = None,
-                 **fields: Any) -> list[str]:
-        """Returns the texts with which a language model continues prompts.
-
-        Args:
-          prompts: texts, each of which begins a document; an empty one leaves all to the model.
-          checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
-          **fields: of task.decode, where they are to differ: temperature=0.8, stop=('\\n\\n',).
-
-        Raises:
-          ValueError: the task is no language model, there is no checkpoint or no such field, a
-            prompt is too long, or the vocabulary is not that of the weights.
-          OSError: a worker is lost.
-        """
-        return generating.texts(self, prompts, checkpoint, fields)
-
-    def stream(self, prompt: str, checkpoint: str | int | None = None,
-               **fields: Any) -> Iterator[str]:
-        """Yields the continuation of one prompt in pieces, as they are written.
-
-        The arguments and errors are those of `generate`. The pieces of a beam are one.
-        """
-        return generating.stream(self, prompt, checkpoint, fields)
 
     def export(self, path: str | os.PathLike[str], format: str = 'saved_model',
                checkpoint: str | int | None = None) -> str:

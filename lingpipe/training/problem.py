@@ -198,6 +198,17 @@ class Problem(Configurable):
         raise ValueError(f'{type(self).__name__} continues no texts; run.generate is for tasks '
                          'that have generate(), as language models.')
 
+    def translate(self, program: Program, lines: Sequence[str], facts: Metadata,
+                  **fields: Any) -> Sequence[str]:
+        """Returns the translations of lines, in their order; for Run.translate.
+
+        Args:
+          program, lines, facts: those of `decode`.
+          **fields: settings that are to differ from those of the Params.
+        """
+        raise ValueError(f'{type(self).__name__} translates no lines; run.translate is for tasks '
+                         'that have translate(), as Translation.')
+
     def derived_metrics(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
         """Returns measures of a whole evaluation that are computed from its losses and metrics.
 

@@ -1,26 +1,16 @@
-"""Translation: the problem that a Transformer learns, with its vocabulary. It translates lines.
-
-    n sentences of a sentence group, S ids of the longest source
-"""
+"""Translation: the problem that a Transformer learns, with its vocabulary. It translates lines."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
-from absl import logging
-from rich.console import Console
-from rich.progress import Progress
 
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
-from lingpipe.pipeline.decoding.decoder import Decoder
-from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.translation import vocabulary_facts
-from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
+from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary
 from lingpipe.tasks.translation.decode_params import DecodeParams
-from lingpipe.tasks.translation.source_ids import line_numbers, source_ids, warn_of_tags
+from lingpipe.tasks.translation.line_translator import LineTranslator
 from lingpipe.training.problem import Problem
 
 
@@ -35,6 +25,10 @@ class Translation(Problem):
         decode: DecodeParams = field(DecodeParams(), 'How lines are translated.')
 
     params: Params
+
+    def __init__(self, params: Params):
+        super().__init__(params)
+        self._last_translator: LineTranslator | None = None
 
     def facts(self, source: Input) -> dict[str, Any]:
         """Returns the vocabulary of the input, and whether it has tags; see vocabulary_facts."""
@@ -70,50 +64,25 @@ class Translation(Problem):
           ValueError: the vocabulary is missing or is not that of the run, or it does not have the
             tag of a line.
         """
-        p = self.params.decode
+        return self.translate(program, lines, facts)
+
+    def translate(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any],
+                  **fields: Any) -> list[str]:
+        """Returns what `decode` does, with some settings of `task.decode` that differ.
+
+        Args:
+          program, lines, facts: those of `decode`.
+          **fields: of `task.decode`, as beam_size=1.
+
+        Raises:
+          ValueError: as `decode`, or there is no such field.
+        """
+        params = self.params.decode.copy().set(**fields)
         vocabulary = self.vocabulary(facts)
-        sources = source_ids(vocabulary, lines, p.language, p.max_source_length)
-        warn_of_tags(sources, vocabulary, facts.get('language_tags'))
-        translations = [''] * len(lines)
-        endless: list[int] = []
-        # The largest come first: if any sentence is too large, the first one fails.
-        order = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -len(sources[i]))
-
-        num_cells = len(program.plan.cells)
-        num_groups = 1 if num_cells == 1 else 2 * num_cells
-        decoder = Decoder(program, p, START, END)
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task('sentences', total=len(order))
-            for some in _calls(order, num_groups * p.group_size):
-                groups = [some[g * len(some) // num_groups:(g + 1) * len(some) // num_groups]
-                          for g in range(num_groups)]
-                sentence_groups = [self._group([sources[i] for i in group]) for group in groups]
-                results = decoder.decode(sentence_groups)
-                for group, sentence_group, (ids, _) in zip(groups, sentence_groups, results,
-                                                           strict=True):
-                    # An empty sentence group has one row, which zip leaves out.
-                    endless += [i for i, limit, row in zip(group, sentence_group.limits, ids,
-                                                           strict=False)
-                                if END not in row[:limit]]
-                    for i, text in zip(group, vocabulary.decode(ids[:len(group)]), strict=True):
-                        translations[i] = ' '.join(text.split())
-                bar.advance(task, len(some))
-
-        if endless:
-            logging.warning('%d translations reached their limit, task.decode.max_length=%d ids or '
-                            'extra_length=%d more than the source, without an end: %s',
-                            len(endless), p.max_length, p.extra_length, line_numbers(endless))
-        return translations
-
-    def _group(self, sources: list[list[int]]) -> SentenceGroup:
-        """Returns the sentence group; without sentences, it has one that ends at once."""
-        p = self.params.decode
-        limits = [min(p.max_length, len(ids) + p.extra_length) for ids in sources] or [0]
-        sources = sources or [[END]]
-        length = max(map(len, sources))
-        return SentenceGroup(
-            {'source': np.array([ids + [PAD] * (length - len(ids)) for ids in sources], np.int32)},
-            np.array(limits, np.int32))
+        last = self._last_translator   # Its graphs take long to build.
+        if last is None or last.program is not program or last.params != params:
+            last = self._last_translator = LineTranslator(program, vocabulary, params)
+        return last.translate(lines, facts.get('language_tags'))
 
     def vocabulary(self, facts: Mapping[str, Any]) -> Vocabulary:
         """Returns the vocabulary of the run with these facts, or Params.vocabulary, a copy of it.
@@ -122,9 +91,3 @@ class Translation(Problem):
           ValueError: no file of it is known, or the file has other ids than the network.
         """
         return vocabulary_facts.vocabulary_of(self.params.vocabulary, facts, self.params.model)
-
-
-def _calls(order: list[int], size: int) -> Iterator[list[int]]:
-    """Yields the sentences of each call of the decoder."""
-    for first in range(0, len(order), size):
-        yield order[first:first + size]

@@ -1,0 +1,90 @@
+"""LineTranslator: translates lines with a program, in sentence groups, the longest first.
+
+    n sentences of a sentence group, S ids of the longest source
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from absl import logging
+from rich.console import Console
+from rich.progress import Progress
+
+from lingpipe.pipeline.decoding.decoder import Decoder
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
+from lingpipe.tasks.translation.decode_params import DecodeParams
+from lingpipe.tasks.translation.source_ids import line_numbers, source_ids, warn_of_tags
+
+
+class LineTranslator:
+    """Translates lines. Its graphs are built once for each number of groups."""
+
+    def __init__(self, program: Program, vocabulary: Vocabulary, params: DecodeParams):
+        self.program, self.params = program, params
+        self._vocabulary = vocabulary
+        self._decoder = Decoder(program, params, START, END)
+        num_cells = len(program.plan.cells)
+        self._num_groups = 1 if num_cells == 1 else 2 * num_cells
+
+    def translate(self, lines: Sequence[str], has_tags: bool | None) -> list[str]:
+        """Returns the translations of lines, in their order; an empty line stays empty.
+
+        Args:
+          lines: one sentence each. If the vocabulary has tags, a line may begin with its language's
+            tag: '<de> Guten Tag'. If it has none, such a tag is text.
+          has_tags: whether sources of the training had tags; None: it is not known.
+
+        Raises:
+          ValueError: the vocabulary does not have the tag of a line.
+        """
+        p = self.params
+        sources = source_ids(self._vocabulary, lines, p.language, p.max_source_length)
+        warn_of_tags(sources, self._vocabulary, has_tags)
+        translations = [''] * len(lines)
+        endless: list[int] = []
+        # The largest come first: if any sentence is too large, the first one fails.
+        order = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -len(sources[i]))
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task('sentences', total=len(order))
+            for some in _calls(order, self._num_groups * p.group_size):
+                groups = [some[g * len(some) // self._num_groups:
+                               (g + 1) * len(some) // self._num_groups]
+                          for g in range(self._num_groups)]
+                sentence_groups = [_group([sources[i] for i in group], p) for group in groups]
+                results = self._decoder.decode(sentence_groups)
+                for group, sentence_group, (ids, _) in zip(groups, sentence_groups, results,
+                                                           strict=True):
+                    # An empty sentence group has one row, which zip leaves out.
+                    endless += [i for i, limit, row in zip(group, sentence_group.limits, ids,
+                                                           strict=False)
+                                if END not in row[:limit]]
+                    for i, text in zip(group, self._vocabulary.decode(ids[:len(group)]),
+                                       strict=True):
+                        translations[i] = ' '.join(text.split())
+                bar.advance(task, len(some))
+
+        if endless:
+            logging.warning('%d translations reached their limit, task.decode.max_length=%d ids or '
+                            'extra_length=%d more than the source, without an end: %s',
+                            len(endless), p.max_length, p.extra_length, line_numbers(endless))
+        return translations
+
+
+def _group(sources: list[list[int]], params: DecodeParams) -> SentenceGroup:
+    """Returns the sentence group; without sentences, it has one that ends at once."""
+    limits = [min(params.max_length, len(ids) + params.extra_length) for ids in sources] or [0]
+    sources = sources or [[END]]
+    length = max(map(len, sources))
+    return SentenceGroup(
+        {'source': np.array([ids + [PAD] * (length - len(ids)) for ids in sources], np.int32)},
+        np.array(limits, np.int32))
+
+
+def _calls(order: list[int], size: int) -> Iterator[list[int]]:
+    """Yields the sentences of each call of the decoder."""
+    for first in range(0, len(order), size):
+        yield order[first:first + size]
