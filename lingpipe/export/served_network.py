@@ -72,12 +72,13 @@ class ServedNetwork:
           ValueError: a layer cannot do without knowing the number of examples, or its result for
             an example depends on the others, which would be more of them or fewer here.
         """
-        if self._predictor.mixing_layer:
+        if layer := self._predictor.mixing_layer:
+            remedy = (f'if it does so in training alone, {layer.training_only_remedy}, or else '
+                      if layer.training_only_remedy else '')
             raise ValueError(
-                f'the result of {self._predictor.mixing_layer} for an example depends on the '
-                f'others, of which a micro-batch has {self._predictor.part_size}; use the '
-                'signature serving_default of a saved_model, which takes a multiple of that many '
-                'examples.')
+                f'the result of {layer.path} for an example depends on the others, of which a '
+                f'micro-batch has {self._predictor.part_size}; {remedy}use the signature '
+                'serving_default of a saved_model, which takes a multiple of that many examples.')
         try:
             return self._traced(self._run, is_inlined)
         except Exception as error:   # A layer is anyone's code.
@@ -142,11 +143,8 @@ class ServedNetwork:
         """Ops that fail if copies would fill up a micro-batch whose examples see each other."""
         if not self._predictor.mixing_layer:
             return []
-        part_size = self._predictor.part_size
-        return [tf.debugging.Assert(num_examples % part_size == 0, [
-            f'the result of {self._predictor.mixing_layer} for an example depends on the others, '
-            f'so no copies can fill up the last {part_size} examples; give a multiple of '
-            f'{part_size} examples, not', num_examples])]
+        return [tf.debugging.Assert(num_examples % self._predictor.part_size == 0, [
+            f'{self._predictor.mixing_sentence}, not', num_examples])]
 
     def _packed(self, inputs: Mapping[str, tf.Tensor],
                 default: Callable[[tf.TensorSpec], tf.Tensor]) -> dict[str, Nested]:

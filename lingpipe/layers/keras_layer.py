@@ -90,6 +90,7 @@ class KerasLayer(Layer):
     """
 
     mask_rule = 'takes'
+    training_only_remedy = ''   # It is found out.
 
     class Params(ParamsWithValues):
         """The Keras layer, and what it is given."""

@@ -19,6 +19,9 @@ class LayerTraits:
     # micro-batch of predictions.
     mixes_in_training_only = False
 
+    # What a person can do if it does so in training alone, and predictions are refused.
+    training_only_remedy = 'set mixes_in_training_only = True in its class'
+
     # What a person can do about that besides leaving the mini-batch whole.
     whole_batch_remedy = 'use a loss that is a sum over examples'
 

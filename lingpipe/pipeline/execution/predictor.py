@@ -18,6 +18,7 @@ import tensorflow as tf
 from lingpipe.cluster import HOME
 from lingpipe.input.checked_arrays import checked
 from lingpipe.layers import nested
+from lingpipe.layers.base import Layer
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.accumulators import without_gradients
 from lingpipe.pipeline.execution.bad_ids import BadIdError, find_bad_id
@@ -185,18 +186,27 @@ class Predictor:
         return arrays
 
     @property
-    def mixing_layer(self) -> str:
-        """The path of a layer whose result for an example depends on the others, '' if none is."""
-        return next((layer.path for layer in (element.layer for element in self._plan.elements)
-                     if layer.needs_whole_batch and not layer.mixes_in_training_only), '')
+    def mixing_layer(self) -> Layer | None:
+        """A layer whose result for an example depends on the others."""
+        return next((layer for layer in (element.layer for element in self._plan.elements)
+                     if layer.needs_whole_batch and not layer.mixes_in_training_only), None)
+
+    @property
+    def mixing_sentence(self) -> str:
+        """What the mixing layer asks of predictions, without the full stop; '' if there is none."""
+        layer = self.mixing_layer
+        if layer is None:
+            return ''
+        remedy = (f'; if it does so in training alone, {layer.training_only_remedy}'
+                  if layer.training_only_remedy else '')
+        return (f'the result of {layer.path} for an example depends on the others, so no copies '
+                f'can fill up the last {self.part_size} examples{remedy}; give a multiple of '
+                f'{self.part_size} examples')
 
     def _check_copies(self) -> None:
         """Raises ValueError if copies of examples would change the outputs of others."""
-        if self.mixing_layer:
-            raise ValueError(
-                f'the result of {self.mixing_layer} for an example depends on the others, so no '
-                f'copies can fill up the last {self.part_size} examples; give a multiple of '
-                f'{self.part_size} examples.')
+        if sentence := self.mixing_sentence:
+            raise ValueError(f'{sentence}.')
 
     def _step(self, num_parts: int) -> Callable[..., Any]:
         """The traced step of a number of micro-batches; the compiled tasks are the same in all."""

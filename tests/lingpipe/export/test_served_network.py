@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import lingpipe as lp
 from lingpipe.export import export
+from tests.support.learners import learner
 
 B, D, V = 4, 3, 5
 
@@ -44,6 +45,33 @@ def test_no_copies_are_served_to_examples_that_see_each_other(tmp_path: pathlib.
     with pytest.raises(ValueError, match='model/flip for an example depends on the others, .*; use '
                                          'the signature serving_default of a saved_model'):
         export(program, predictor, f'{tmp_path}/other', 'onnx')
+
+
+class Centred(lp.Layer):
+    """Subtracts the mean of the mini-batch."""
+    needs_whole_batch = True
+
+    def fprop(self, theta: Any, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        return x - tf.reduce_mean(x, 0)
+
+
+def test_the_refusal_names_what_a_layer_may_say(tmp_path: pathlib.Path) -> None:
+    """It did not, and the one who had written such a layer for training had no way on."""
+    dense = lp.layers.Dense.Params(name='scores', input_dim=D, units=V, reads={'x': 'image'})
+    network = lp.Sequential.Params(name='model', layers=(
+        dense, Centred.Params(name='centred'), lp.layers.CrossEntropyLoss.Params(name='loss')))
+    spec = {'image': tf.TensorSpec([B, D]), 'labels': tf.TensorSpec([B], tf.int32),
+            'weight': tf.TensorSpec([B])}
+    program = lp.Program(network.instantiate('model'), spec, lp.PipelineParams(),
+                         learner())
+    predictor = program.predictor(program.batch_spec)
+    remedy = 'if it does so in training alone, set mixes_in_training_only = True in its class'
+    with pytest.raises(ValueError, match=f'; {remedy}, or else use the signature serving_default'):
+        export(program, predictor, f'{tmp_path}/other', 'onnx')
+    serve = tf.saved_model.load(export(
+        program, predictor, f'{tmp_path}/model', 'saved_model')).signatures['serving_default']
+    with pytest.raises(tf.errors.InvalidArgumentError, match=remedy):
+        serve(image=rows(B + 1))
 
 
 def test_what_mixes_examples_in_training_alone_is_served_to_any_number(

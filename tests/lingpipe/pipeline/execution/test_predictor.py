@@ -167,5 +167,7 @@ def test_copies_do_not_fill_up_a_batch_whose_examples_are_compared():
     program = program_of(1, (WholeBatch.Params(name='compare', reads={'x': 'image'}), LAYERS[-1]),
                          num_micro_batches=1)
     assert program.predict(inputs())['x'].shape == (B, D)
-    with pytest.raises(ValueError, match='give a multiple of 8 examples'):
+    with pytest.raises(ValueError, match='if it does so in training alone, set '
+                                         'mixes_in_training_only = True in its class; give a '
+                                         'multiple of 8 examples'):
         program.predict(inputs(B + 1))
