@@ -137,8 +137,10 @@ class Context:
 
         Once a step, Layer.updated_state gets those of the mini-batch as (mean, variance), with
         `name`. `weight` is a scalar, how much they count for: the number of rows that they describe
-        if that varies.
+        if that varies. Outside training, nothing is updated, and so they are left out.
         """
+        if not self.training:
+            return
         mean, variance = _average(path, name, mean), _average(path, name, variance)
         if mean.shape != variance.shape:
             raise ValueError(f'{path} emits as {name!r} a mean of shape {mean.shape} and a '
@@ -150,18 +152,20 @@ class Context:
         """Averages `value` over a mini-batch's micro-batches for Layer.updated_state, once a step.
 
         `weight` is a scalar, how much the value counts for: the number of examples, since
-        mini-batches of several sizes may be accumulated.
+        mini-batches of several sizes may be accumulated. Outside training, it is left out.
         """
-        _put(self.emissions.means, path, name,
-             (_average(path, name, value), _scalar(path, name, weight)))
+        if self.training:
+            _put(self.emissions.means, path, name,
+                 (_average(path, name, value), _scalar(path, name, weight)))
 
     def emit_state(self, path: str, name: str, value: tf.Tensor) -> None:
         """Hands a value that is the same in every micro-batch to Layer.updated_state, once a step.
 
-        The value keeps its dtype.
+        The value keeps its dtype. Outside training, it is left out.
         """
-        _put(self.emissions.states, path, name,
-             _of_known_shape(path, name, tf.convert_to_tensor(value)))
+        if self.training:
+            _put(self.emissions.states, path, name,
+                 _of_known_shape(path, name, tf.convert_to_tensor(value)))
 
 
 class DecodingContext(Context):

@@ -25,6 +25,20 @@ def test_what_updated_state_gets_has_the_same_shape_in_every_micro_batch(kind: s
         emit(tf.ones([4, 8]))
 
 
+@pytest.mark.parametrize('kind', ['emit_mean', 'emit_state'])
+def test_a_shape_that_is_not_known_does_no_harm_where_nothing_is_updated(kind: str) -> None:
+    """It was refused there too, as in predictions of any number of examples."""
+    ctx = Context()
+
+    @tf.function
+    def emit(x: tf.Tensor) -> tf.Tensor:
+        getattr(ctx, kind)('model/vq', 'rows', tf.boolean_mask(x, x[:, 0] > 0))
+        return x
+
+    emit(tf.ones([4, 8]))
+    assert ctx.emissions.tensors() == []
+
+
 def test_a_mean_and_its_variance_are_of_one_shape() -> None:
     """Others were cut to pieces by the sizes of the means, with an error of tf.split."""
     ctx = Context(training=True)

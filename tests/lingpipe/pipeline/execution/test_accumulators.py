@@ -22,7 +22,7 @@ def weights() -> list[Weight]:
 
 
 def emissions(loss: float, mean: float = 0., state: int = 0) -> Emissions:
-    ctx = Context()
+    ctx = Context(training=True)
     ctx.emit_loss('model/loss', 'loss', tf.constant(loss), tf.constant(1.))
     ctx.emit_mean('model/a', 'mean', tf.constant([mean]))
     ctx.emit_state('model/a', 'state', tf.constant(state))

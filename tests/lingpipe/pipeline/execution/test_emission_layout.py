@@ -11,7 +11,7 @@ from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 
 def emitted(rows: np.ndarray, ctx: Context | None = None) -> Context:
     """A context to which a layer like BatchNorm has given the moments of its rows, [n, D]."""
-    ctx = ctx or Context()
+    ctx = ctx or Context(training=True)
     mean, variance = rows.mean(0), rows.astype(np.float64).var(0)
     ctx.emit_moments('model/bn', 'moments', tf.constant(mean, tf.float32),
                      tf.constant(variance, tf.float32), float(len(rows)))
@@ -57,7 +57,7 @@ def test_means_are_weighted():
     values, weights = [np.array([1., 5.]), np.array([4., 8.])], [1., 2.]
     emissions = []
     for value, weight in zip(values, weights, strict=True):
-        ctx = Context()
+        ctx = Context(training=True)
         ctx.emit_mean('model/a', 'mean', tf.constant(value, tf.float32), weight)
         emissions.append(ctx.emissions)
     layout = EmissionLayout.of(emissions[0])
@@ -66,7 +66,7 @@ def test_means_are_weighted():
 
 
 def test_everything_that_was_packed_comes_back_under_its_key():
-    ctx = Context()
+    ctx = Context(training=True)
     ctx.emit_loss('model/loss', 'loss', tf.constant(1.), tf.constant(2.))
     ctx.emit_loss('model/l2', 'penalty', tf.constant(3.))
     ctx.emit_metric('model/loss', 'accuracy', tf.constant(4.), tf.constant(5.))
