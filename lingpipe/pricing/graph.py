@@ -13,6 +13,9 @@ from lingpipe.pricing.ops import impure, impure_types
 
 FPROP = 'fprop'   # The name scope of all ops of a fprop.
 
+# What the graph has of a layer that computes nothing, as one that checks shapes.
+_NOTHING = frozenset(['Placeholder', 'Const', 'EnsureShape'])
+
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
@@ -49,7 +52,8 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
 
     Raises:
       ValueError: fprop makes a variable or a stateful op, returns something that is neither a
-        tensor nor a dict of tensors, or has weights and neither returns nor emits anything.
+        tensor nor a dict of tensors, or has weights or computes something, and neither returns nor
+        emits anything.
     """
     def refuse(next_creator: object, **kwargs: object) -> NoReturn:
         name = f' {kwargs["name"]!r}' if kwargs.get('name') else ''
@@ -70,9 +74,17 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
             ctx = Context(training, 0, *position)
             outputs = layer.fprop(layer.theta(weights), ctx, *positional, **by_name)
 
-    if outputs is None and training and ctx.emissions == Emissions() and layer.num_weights:
-        raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns nothing and emits '
-                         'nothing, so that its weights have no effect; return its output.')
+    if outputs is None and training and ctx.emissions == Emissions():
+        if layer.num_weights:
+            raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns nothing and '
+                             'emits nothing, so that its weights have no effect; return its '
+                             'output.')
+        # It may emit something outside training.
+        if (_computes_in_vain(graph)
+                and trace(layer, *args, training=False, **kwargs).emissions == Emissions()):
+            raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} computes something, '
+                             'but returns nothing and emits nothing, so that it has no effect; '
+                             'return its output.')
     for op in graph.get_operations():
         if impure_types(op):
             raise impure(layer.path, op)
@@ -83,6 +95,14 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
                              'layer returns a tensor or a dict of tensors; return several as '
                              "{'key': tensor, ...} and name them in Params.writes.")
     return Trace(graph, weights, inputs, position, outputs, ctx.emissions)
+
+
+def _computes_in_vain(graph: tf.Graph) -> bool:
+    """Whether a graph without outputs computes anything, and checks and prints nothing."""
+    ops = graph.get_operations()
+    # Checks of what is known leave a NoOp; others, and prints, are stateful.
+    checks = any(op.type == 'NoOp' or op.op_def.is_stateful for op in ops)
+    return not checks and any(op.type not in _NOTHING for op in ops)
 
 
 def _placeholder(spec: tf.TensorSpec) -> tf.Tensor:

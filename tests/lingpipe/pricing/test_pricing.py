@@ -167,6 +167,34 @@ def test_a_layer_whose_weights_have_no_effect_is_refused() -> None:
         pricing.price(forgetful, tf.TensorSpec([2, 8]))
 
 
+def test_a_layer_that_computes_in_vain_is_refused() -> None:
+    """A forgotten return left the layer without effect, and nothing said so."""
+    with pytest.raises(ValueError, match='^traced: fprop of Traced computes something, but returns '
+                                         'nothing and emits nothing, so that it has no effect; '
+                                         'return its output'):
+        pricing.price(Traced(lambda x: (2 * x, None)[1]), tf.TensorSpec([2, 8]))
+
+
+@pytest.mark.parametrize('check', [
+    lambda x: tf.debugging.assert_rank(x, 2), lambda x: tf.debugging.assert_less(x, 1.),
+    lambda x: tf.ensure_shape(x, [2, 8]), tf.print], ids=['rank', 'values', 'shape', 'print'])
+def test_a_layer_may_check_and_print_its_input_alone(check: Callable[..., Any]) -> None:
+    pricing.price(Traced(lambda x: (check(x), None)[1]), tf.TensorSpec([2, 8]))
+
+
+class Watch(Layer):
+    """A metric that is of evaluations alone, though always computed."""
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> None:
+        total = tf.reduce_sum(x)
+        if not ctx.training:
+            ctx.emit_metric(self.path, 'total', total, tf.constant(1.))
+
+
+def test_a_layer_may_emit_outside_training_alone() -> None:
+    pricing.price(Watch.Params(name='watch').instantiate(), tf.TensorSpec([2, 8]))
+
+
 @pytest.mark.parametrize('name, found', [(None, ''), ('scale', " 'scale'")])
 # TensorFlow silently makes a variable of a constant.
 @pytest.mark.parametrize('initial_value', [lambda x: 2., tf.exp])
