@@ -49,6 +49,28 @@ def test_a_check_that_dies_or_hangs_costs_no_other_check():
     assert 'twice its budget' in rows[2].text
 
 
+# Says of each check what cuBLAS and TensorFlow are told.
+ENVIRONMENT = '''
+import json, os, sys
+for name, _ in json.loads(sys.argv[1])['checks']:
+    print(json.dumps({'begins': name}), flush=True)
+    text = os.environ.get('CUBLAS_WORKSPACE_CONFIG', '') + os.environ['TF_DETERMINISTIC_OPS']
+    print(json.dumps({'row': {'check': name, 'verdict': 'info', 'text': text}}), flush=True)
+    print(json.dumps({'ends': name}), flush=True)
+'''
+
+
+@pytest.mark.parametrize(('chosen', 'seen'), [(None, [':4096:81', '0']),
+                                              (':16:8', [':16:81', ':16:80'])])
+def test_workspaces_of_cublas_that_the_user_has_chosen_stay(monkeypatch, chosen, seen):
+    """The checks put their own in place of them."""
+    monkeypatch.delenv('CUBLAS_WORKSPACE_CONFIG', raising=False)
+    if chosen:
+        monkeypatch.setenv('CUBLAS_WORKSPACE_CONFIG', chosen)
+    rows = running.run(device_checks.find('bits'), 4, 1, 1.0, [sys.executable, '-c', ENVIRONMENT])
+    assert [row.text for row in rows] == seen
+
+
 def test_plans_are_compared_until_the_time_is_over():
     cpus = machine.Machine('bits', DEVICES, 'CPU', 1, False)
     row = bits.compared(cpus, SMALL, end_s=0.)

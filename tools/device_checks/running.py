@@ -19,10 +19,10 @@ from lingpipe.tools.device_checks.rows import Row
 
 START_S = 120.0    # until TensorFlow is imported and the first check begins
 PATIENCE = 2.0     # a check that takes so many times its budget is ended
-# The second is for logical GPUs, which share a card and a handle of cuBLAS: it picks other kernels
-# while several streams compute, unless its workspaces are fixed ("Results reproducibility" in the
-# manual of cuBLAS).
-DETERMINISTIC = {'TF_DETERMINISTIC_OPS': '1', 'CUBLAS_WORKSPACE_CONFIG': ':4096:8'}
+# For logical GPUs, which share a card and a handle of cuBLAS: it picks other kernels while several
+# streams compute, unless its workspaces are fixed ("Results reproducibility" in the manual of
+# cuBLAS). Those that the user has chosen stay.
+FIXED_WORKSPACES = {'CUBLAS_WORKSPACE_CONFIG': ':4096:8'}
 SEEN_ALLOCATOR = {'TF_CPU_ALLOCATOR_USE_BFC': '1'}   # see allocator.py
 COMMAND = (sys.executable, '-m', 'lingpipe.tools.device_checks.process')
 
@@ -48,6 +48,13 @@ def run(checks: Sequence[Check], num_devices: int, device_mb: int, time_factor: 
             left = left[num_done:]
 
 
+def _environment(check: Check) -> dict[str, str]:
+    """The environment of the process that runs a check, and others of its group."""
+    return {**(FIXED_WORKSPACES if check.is_deterministic else {}), **os.environ,
+            'TF_DETERMINISTIC_OPS': str(int(check.is_deterministic)),
+            **(SEEN_ALLOCATOR if check.group == 'memory' else {})}
+
+
 class _Process:
     """A process that runs some checks."""
 
@@ -61,9 +68,7 @@ class _Process:
         self._process = subprocess.Popen(
             [*command, json.dumps(asked)],
             stdout=subprocess.PIPE, stderr=self._errors, text=True, process_group=0,
-            env={**os.environ, **(DETERMINISTIC if checks[0].is_deterministic
-                                  else {'TF_DETERMINISTIC_OPS': '0'}),
-                 **(SEEN_ALLOCATOR if checks[0].group == 'memory' else {})})
+            env=_environment(checks[0]))
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
