@@ -35,9 +35,10 @@ def source_ids(vocabulary: Vocabulary, lines: Sequence[str], language: str,
                          'lingpipe.tools.train_vocabulary --language_tags.')
 
     usual = [_tag(language, known, 'task.decode.language')] if language else []
-    tags = [_TAG.match(line) if known else None for line in lines]
-    texts = [normalized(line[tag.end():] if tag else line)
-             for line, tag in zip(lines, tags, strict=True)]
+    cleaned = [normalized(line) for line in lines]   # Nothing that is not seen hides a tag.
+    tags = [_TAG.match(line) if known else None for line in cleaned]
+    texts = [normalized(line[tag.end():]) if tag else line
+             for line, tag in zip(cleaned, tags, strict=True)]
     sources, cut = [], []
     for i, (tag, ids) in enumerate(zip(tags, vocabulary.encode(texts), strict=True)):
         first = [_tag(tag[1], known,
@@ -56,16 +57,21 @@ def source_ids(vocabulary: Vocabulary, lines: Sequence[str], language: str,
 
 def warn_of_tags(sources: Sequence[Sequence[int]], vocabulary: Vocabulary,
                  has_tags: bool | None) -> None:
-    """Warns of sources that do not begin as those of the training did.
+    """Warns of tags after the beginning, and of sources that do not begin as those of the training.
 
     Args:
       sources: as `source_ids` returned them.
       vocabulary: theirs.
       has_tags: whether sources of the training had tags; None: it is not known.
     """
-    if has_tags is None or not vocabulary.tags:
-        return
     tags = set(vocabulary.tags.values())
+    late = [i for i, ids in enumerate(sources) if not tags.isdisjoint(ids[1:])]
+    if late:
+        logging.warning('%d of %d lines have the tag of a language after their beginning, where it '
+                        'is read as that tag and not as text: %s; begin the line with it, or leave '
+                        'it out', len(late), len(sources), line_numbers(late))
+    if has_tags is None or not tags:
+        return
     unlike = [i for i, ids in enumerate(sources) if ids and (ids[0] in tags) != has_tags]
     if unlike and has_tags:
         logging.warning('%d of %d lines lack the tag of their language, which all sources of the '

@@ -5,7 +5,7 @@ import pytest
 
 from lingpipe.tasks.translation.corpus.vocabulary import END, START, Vocabulary
 from lingpipe.tasks.translation.inputs import TranslationInput
-from lingpipe.tasks.translation.source_ids import source_ids
+from lingpipe.tasks.translation.source_ids import source_ids, warn_of_tags
 from tests.support import small_corpus
 
 
@@ -63,6 +63,24 @@ def test_unknown_tag_names_its_line_and_the_nearest(vocabulary):
     with pytest.raises(ValueError, match=r"^task\.decode\.language: language 'xx' is not one of "
                                          r"the vocabulary's tags"):
         source_ids(vocabulary, ['nepo'], 'xx', 256)
+
+
+def test_what_is_not_seen_before_a_tag_does_not_make_it_text(vocabulary):
+    """After a space or an invisible sign, it became an id in the middle of the source."""
+    lines = ['<de> nepo', ' <de> nepo', '\u200b<de>\tnepo']
+    plain, *others = source_ids(vocabulary, lines, '', 256)
+    assert plain[0] == vocabulary.tag('de')
+    assert others == [plain, plain]
+
+
+def test_tags_after_the_beginning_are_named(vocabulary, caplog):
+    """They became ids where the training had none, and nothing said so."""
+    lines = ['<de> nepo', '<de> nepo <fr> eht', '', 'nepo <de>', '<de> <cy> nepo', 'nepo <br>']
+    sources = source_ids(vocabulary, lines, '', 256)
+    warn_of_tags(sources, vocabulary, None)
+    assert caplog.messages == [
+        '3 of 6 lines have the tag of a language after their beginning, where it is read as that '
+        'tag and not as text: lines 2, 4, 5; begin the line with it, or leave it out']
 
 
 def test_lines_that_are_cut_are_named(vocabulary, caplog):
