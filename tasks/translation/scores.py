@@ -39,6 +39,9 @@ class Translated:
                                  'of the other.')
         if not self.references:
             raise ValueError(f'{self.code}: there are no references; give one sentence or more.')
+        if not any(line.strip() for line in self.references):
+            raise ValueError(f'{self.code}: all {len(self.references):,} references are blank; '
+                             'give the sentences that translations are compared with.')
 
 
 def scored(languages: Sequence[Translated]) -> dict[str, Any]:

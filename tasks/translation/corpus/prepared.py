@@ -177,13 +177,42 @@ class PreparedCorpus:
         return selected
 
     def texts(self, split: str, side: str, first: int = 0, end: int | None = None) -> list[str]:
-        """Returns the sentences of rows first to end of a split; side is 'source' or 'english'."""
-        starts = self._array(f'{split}.{side}.starts')[first:None if end is None else end + 1]
+        """Returns the sentences of rows first to end of a split; side is 'source' or 'english'.
+
+        Raises:
+          ValueError: the file of the sentences is not the one that `write` made.
+          OSError: it cannot be read.
+        """
+        path = os.path.join(self.folder, f'{split}.{side}.txt')
+        all_starts = self._starts(split, side)
+        num_bytes, num_lines = os.path.getsize(path), int(self.rows(split)[-1])
+        if (num_bytes, num_lines) != (all_starts[-1], len(all_starts) - 1):
+            raise self._changed(path)
+        starts = all_starts[first:None if end is None else end + 1]
         if len(starts) < 2:
             return []
-        with open(os.path.join(self.folder, f'{split}.{side}.txt'), 'rb') as file:
+        with open(path, 'rb') as file:
             file.seek(int(starts[0]))
-            return file.read(int(starts[-1] - starts[0])).decode().split('\n')[:-1]
+            content = file.read(int(starts[-1] - starts[0]))
+        ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord('\n')) + 1
+        if not np.array_equal(ends, starts[1:] - starts[0]):
+            raise self._changed(path)
+        return content.decode().split('\n')[:-1]
+
+    def _starts(self, split: str, side: str) -> np.ndarray:
+        """Where each line begins; see the file's docstring."""
+        name = f'{split}.{side}.starts'
+        try:
+            starts = self._array(name)
+        except ValueError as error:   # NumPy's, of a file that is no array.
+            raise self._changed(os.path.join(self.folder, f'{name}.npy')) from error
+        if starts.ndim != 1 or not len(starts):
+            raise self._changed(os.path.join(self.folder, f'{name}.npy'))
+        return starts
+
+    def _changed(self, path: str) -> ValueError:
+        return ValueError(f'{path} does not fit the other files of the corpus: it has changed '
+                          'since lingpipe.tools.build_corpus wrote it; build the corpus again.')
 
     def pairs(self, split: str, code: str) -> tuple[list[str], list[str]]:
         """Returns the sentences of a language and their English, from which scores are computed."""

@@ -44,6 +44,8 @@ def test_mistakes_are_one_sentence():
         language('de', 'high', 20, ['the cat'])
     with pytest.raises(ValueError, match=r'de: there are no references'):
         language('de', 'high', 20, [], [])
+    with pytest.raises(ValueError, match=r'de: all 2 references are blank; give the sentences'):
+        language('de', 'high', 20, ['a', 'b'], ['', ' '])
     with pytest.raises(ValueError, match=r'languages have different systems'):
         scored([language('de', '', 0, REFERENCES),
                 Translated('cy', '', 0, {'copy': REFERENCES}, REFERENCES)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 import io
 import json
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -65,6 +66,23 @@ def test_sentences_with_other_ends_of_lines_stay_whole(tmp_path):
                                            [pair.english for pair in made])
     assert corpus.texts('train', 'source', 3, 5) == [pair.text for pair in made[3:5]]
     assert corpus.texts('test', 'source') == []
+
+
+@pytest.mark.parametrize(('name', 'content'), [
+    ('test.english.txt', b''), ('test.english.txt', b'one more line\n'),
+    ('test.english.txt', 'as long'), ('test.english.starts.npy', b'no array')])
+def test_a_file_that_has_changed_is_refused(corpus, tmp_path, name, content):
+    """Sentences were cut anywhere, and scored against those of other lines."""
+    changed = PreparedCorpus(shutil.copytree(corpus.folder, tmp_path / 'corpus'))
+    path = pathlib.Path(changed.folder, name)
+    if content == 'as long':
+        content = path.read_bytes().replace(b'the ', b'the\n')
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf'{name} does not fit the other files of the corpus: it '
+                                         'has changed since lingpipe.tools.build_corpus wrote it; '
+                                         'build the corpus again'):
+        changed.pairs('test', 'de')
+    assert changed.texts('train', 'english') == corpus.texts('train', 'english')
 
 
 def test_languages_are_in_thirds_by_their_pairs_for_training():
