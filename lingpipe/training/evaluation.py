@@ -114,8 +114,9 @@ class Evaluations:
         """
         names = self._evaluator(name).names_without(metric)
         if names and metric not in self._problem.derived_metrics(dict.fromkeys(names, 1.)):
+            why = self._problem.why_not_measured(metric)
             raise ValueError(f'{field}={metric!r} is not among the metrics of {name}: '
-                             f'{", ".join(names)}; name one of them.')
+                             f'{", ".join(names)}{why and f" ({why})"}; name one of them.')
 
     def run(self, name: str,
             is_stopping: Callable[[], bool] = lambda: False) -> Evaluation | None:

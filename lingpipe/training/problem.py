@@ -217,6 +217,13 @@ class Problem(Configurable):
         """
         return {}
 
+    def why_not_measured(self, metric: str) -> str:
+        """Why an evaluation does not give a metric that others of its kind give; '' if unknown.
+
+        Errors quote it.
+        """
+        return ''
+
     def review(self, source: Input) -> Review | None:
         """A new review of an evaluation on `source`; by default there is none."""
         return None

@@ -59,6 +59,13 @@ class Text(Problem):
             derived['bits_per_byte'] = loss / math.log(2) / metrics['bytes_per_token']
         return derived
 
+    def why_not_measured(self, metric: str) -> str:
+        """Says so of what only a cross-entropy has."""
+        if metric not in ('perplexity', 'bits_per_byte') or self._is_cross_entropy:
+            return ''
+        return (f'{metric} is measured only where the loss is the cross-entropy alone, without '
+                'label smoothing, a scale or a second loss')
+
     def check_input(self, source: Input) -> None:
         """Raises ValueError unless the input has as many ids as the network."""
         size = getattr(source.params, 'vocab_size', None)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import layers as lib
+from lingpipe.api.start import start
+from lingpipe.input import ArrayInput
 from lingpipe.layers.context import Context
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
@@ -17,6 +20,8 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.task import Text, language_learner, language_problem
 from lingpipe.training import registry
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.train_params import TrainParams
 
 V, T, B = 13, 6, 4
 
@@ -148,3 +153,26 @@ def test_a_loss_that_is_not_the_cross_entropy_has_no_perplexity(fields: dict[str
     problem = Text.Params(model=lib.Sequential.Params(layers=(softmax, loss)),
                           learner=language_learner(0.01, 10, warmup_steps=1)).instantiate()
     assert problem.derived_metrics({'loss': math.log(8), 'bytes_per_token': 2.}) == {}
+
+
+def test_a_best_metric_that_is_not_measured_is_refused_with_the_reason(
+        tmp_path: pathlib.Path) -> None:
+    """A run of before that was resumed was told that there is no perplexity, and not why."""
+    ids = np.random.default_rng(0).integers(0, V, [8, T]).astype(np.int32)
+    source = ArrayInput.of({'ids': ids, 'label': ids, 'weight': np.ones([8, T], np.float32)},
+                           batch_size=B)
+    layers = (lib.Embedding.Params(name='table', vocab_size=V, dim=4, reads={'ids': 'ids'}),
+              lib.Logits.Params(name='softmax', input_dim=4, vocab_size=V),
+              lib.CrossEntropyLoss.Params(name='loss', reads={'labels': 'label'},
+                                          label_smoothing=0.1))
+    task = Text.Params(model=lib.Sequential.Params(name='model', layers=layers),
+                       learner=language_learner(0.01, 10, warmup_steps=1), best_metric='perplexity')
+    experiment = Experiment.Params(
+        task=task, train_input=source, train=TrainParams(num_steps=1),
+        eval_inputs={'test': source.copy().set(shuffle=False, num_epochs=1)})
+    with start(experiment, logdir=tmp_path) as run, pytest.raises(
+            ValueError, match=r"task\.best_metric='perplexity' is not among the metrics of test: "
+                              r'loss.* \(perplexity is measured only where the loss is the cross-'
+                              r'entropy alone, without label smoothing, .*\); name one of them'):
+        run.train()
+    assert task.instantiate().why_not_measured('accuracy') == ''
