@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import glob
 import gzip
+import itertools
 import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import tensorflow as tf
 
 from lingpipe.input.records import RecordFiles
 
 Format = Literal['auto', 'text', 'lines', 'jsonl', 'tfrecord']
+
+NUM_LOOKED_AT = 100   # lines of a plain file that begins with JSON
 
 # What files that are not UTF-8 are, by their first bytes, with the remedy.
 _NOT_UTF8 = {b'\xff\xfe': 'is UTF-16; convert it: iconv -f UTF-16 -t UTF-8',
@@ -75,18 +78,32 @@ def _format_of(path: str) -> str:
 
 
 def _check_is_plain(path: str, key: str) -> None:
-    """Raises ValueError if the first line of a file is a JSON object with a text under a key."""
-    first = next(_lines(path, key), '')
-    if not first.startswith('{'):   # Other lines need not be parsed.
+    """Raises ValueError if the first line that is not blank is JSON with a text under a key."""
+    lines = ((number, line) for number, line in enumerate(_lines(path, key), 1) if line.strip())
+    _, first = next(lines, (0, ''))
+    value = _json_object(first)
+    if value is None or not isinstance(value.get(key), str):
         return
+    others = [number for number, line in itertools.islice(lines, NUM_LOOKED_AT)
+              if _json_object(line) is None]
+    if others:
+        raise ValueError(f'{path} begins with a JSON line with a text under {key!r}, but line '
+                         f'{others[0]} is no JSON object; set format=text of the input to read it '
+                         'as it is, or correct that line and set format=jsonl.')
+    raise ValueError(f'{path} holds JSON lines with a text under {key!r}, but by its name it is '
+                     'plain text; set format=jsonl of the input, or format=text to read it as it '
+                     'is.')
+
+
+def _json_object(line: str) -> dict[str, Any] | None:
+    """The object that a line of JSON is; None if it is none."""
+    if not line.lstrip().startswith('{'):   # Other lines need not be parsed.
+        return None
     try:
-        value = json.loads(first)
+        value = json.loads(line)
     except (ValueError, RecursionError):
-        return
-    if isinstance(value.get(key), str):
-        raise ValueError(f'{path} holds JSON lines with a text under {key!r}, but by its name it '
-                         'is plain text; set format=jsonl of the input, or format=text to read it '
-                         'as it is.')
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _whole(path: str, key: str) -> Iterator[str]:
@@ -120,7 +137,8 @@ def _json_lines(path: str, key: str) -> Iterator[str]:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f'{path}, line {number} is no JSON: {error}; correct it.') from error
+            raise ValueError(f'{path}, line {number} is no JSON: {error}; correct it, or set '
+                             'format=text of the input to read the file as it is.') from error
         if not isinstance(value, dict) or not isinstance(value.get(key), str):
             keys = ', '.join(map(repr, value)) if isinstance(value, dict) else 'no object'
             raise ValueError(f'{path}, line {number} has no text under {key!r} ({keys}); set key= '

@@ -206,6 +206,27 @@ def test_json_lines_under_another_name_are_refused(tmp_path: Path) -> None:
         assert list(documents(str(tmp_path / 'b.json'))) == [text] * bool(text)
 
 
+def test_json_lines_are_found_below_blank_lines(tmp_path: Path) -> None:
+    """The first line alone was looked at, and such a file was learned as text."""
+    path = tmp_path / 'a.txt'
+    path.write_text('\n  \n {"text": "one"}\n\n{"text": "two"}\n')
+    with pytest.raises(ValueError, match=r"holds JSON lines with a text under 'text'.*=jsonl"):
+        list(documents(str(path)))
+    assert list(documents(str(path), 'jsonl')) == ['one', 'two']
+
+
+def test_json_lines_with_others_among_them_are_no_json_lines(tmp_path: Path) -> None:
+    """The remedy was format=jsonl, which refused them for another reason."""
+    path = tmp_path / 'a.txt'
+    path.write_text('{"text": "one"}\n\nprose\n')
+    with pytest.raises(ValueError, match=r"begins with a JSON line with a text under 'text', but "
+                                         r'line 3 is no JSON object; set format=text of the input'):
+        list(documents(str(path)))
+    with pytest.raises(ValueError, match=r'line 3 is no JSON: .*; correct it, or set format=text'):
+        list(documents(str(path), 'jsonl'))
+    assert list(documents(str(path), 'text')) == ['{"text": "one"}\n\nprose\n']
+
+
 @pytest.mark.parametrize('content, what', [
     ('one'.encode('utf-16'), 'is UTF-16; convert it: iconv -f UTF-16 -t UTF-8'),
     (bz2.compress(b'one'), 'is compressed by bzip2; unpack it, or compress it by gzip'),
