@@ -116,6 +116,8 @@ def _lines(path: str, key: str, end: str = '\n') -> Iterator[str]:
         with open(path, 'rb') as raw:
             beginning = raw.read(4)
         is_compressed = beginning.startswith(b'\x1f\x8b')
+        with gzip.open(path, 'rb') if is_compressed else open(path, 'rb') as raw:
+            _check_zero_bytes(path, raw.read(4096))
         # Some programs put a byte order mark before a text, which is not part of it.
         with (gzip.open(path, 'rt', encoding='utf-8-sig') if is_compressed
               else open(path, encoding='utf-8-sig')) as file:
@@ -128,6 +130,22 @@ def _lines(path: str, key: str, end: str = '\n') -> Iterator[str]:
         raise ValueError(f'{path} {what}, or leave it out of files=.') from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f'{path} is damaged ({error}); fetch it again.') from error
+
+
+def _check_zero_bytes(path: str, beginning: bytes) -> None:
+    """Raises ValueError if a text begins with as many zero bytes as UTF-16 has.
+
+    It may be valid UTF-8. ASCII has one in every character there, and other alphabets of Europe in
+    every space. What has a mark of its own fails to be UTF-8.
+    """
+    num_zero = beginning.count(0)
+    if 50 * num_zero <= len(beginning) or beginning.startswith(tuple(_NOT_UTF8)):
+        return
+    is_little_endian = beginning[1::2].count(0) >= beginning[::2].count(0)
+    raise ValueError(f'{path} is UTF-16 without a byte order mark, or no text: of its first '
+                     f'{len(beginning):,} bytes, {num_zero:,} are zero; convert it: iconv -f '
+                     f'UTF-16{"LE" if is_little_endian else "BE"} -t UTF-8, or leave it out of '
+                     'files=.')
 
 
 def _json_lines(path: str, key: str) -> Iterator[str]:

@@ -243,6 +243,26 @@ def test_a_file_that_is_not_utf_8_says_what_makes_text_of_it(tmp_path: Path, con
         list(documents(str(path)))
 
 
+@pytest.mark.parametrize('encoding', ['utf-16-le', 'utf-16-be'])
+@pytest.mark.parametrize('text', ['one two', 'ein größeres Wort', 'слово за словом'])
+def test_utf_16_without_a_mark_is_refused(tmp_path: Path, encoding: str, text: str) -> None:
+    """It is valid UTF-8, and was learned with its zero bytes, or taken for Latin 1."""
+    path = tmp_path / 'a.txt'
+    path.write_bytes(text.encode(encoding))
+    end = encoding[-2:].upper()
+    with pytest.raises(ValueError, match=r'a\.txt is UTF-16 without a byte order mark, or no text: '
+                                         rf'.* are zero; convert it: iconv -f UTF-16{end} -t UTF'):
+        list(documents(str(path)))
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(ValueError, match='is UTF-16 without a byte order mark'):
+        list(documents(str(path), 'lines'))
+
+
+def test_a_zero_byte_among_many_others_is_text(tmp_path: Path) -> None:
+    (tmp_path / 'a.txt').write_bytes(b'a\0' + 100 * b'word ')
+    assert list(documents(str(tmp_path / 'a.txt'))) == ['a\0' + 100 * 'word ']
+
+
 def test_damaged_texts_are_refused(tmp_path: Path) -> None:
     path = tmp_path / 'a.txt.gz'
     path.write_bytes(gzip.compress(b'one two three')[:-3])
