@@ -9,8 +9,10 @@ index.
 """
 from __future__ import annotations
 
+import collections
 import functools
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.tasks.image.inputs.encoded import EncodedImageInput
 from lingpipe.tasks.image.inputs.subset import Subset
 
+# TensorFlow reads .webp too from 2.20 on; lingpipe runs with earlier ones.
 SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.gif')
 
 
@@ -98,16 +101,25 @@ class FolderInput(EncodedImageInput):
                 others += [os.path.join(folder, file) for file in set(visible).difference(files)]
                 paths += [os.path.join(folder, file) for file in files]
                 labels += [label] * len(files)
-        if others:
-            logging.warning('%d files are left out, as their names do not end in %s; one of them: '
-                            '%s', len(others), ', '.join(SUFFIXES), min(others))
         if not paths:
+            found = f', but {len(others)} other files ({_kinds(others)})' if others else ''
             raise ValueError(
-                f'{os.path.join(p.directory, p.split)} holds no image in a folder of a class; put '
-                f'them there as class/*.jpg ({", ".join(SUFFIXES)}).')
+                f'{os.path.join(p.directory, p.split)} holds no image in a folder of a class'
+                f'{found}; put them there as class/*.jpg ({", ".join(SUFFIXES)}).')
+        if others:
+            logging.warning('%d files are left out, as their names do not end in %s: %s; convert '
+                            'those that are images, as to PNG; one of them: %s',
+                            len(others), ', '.join(SUFFIXES), _kinds(others), min(others))
 
         chosen, new_labels = p.subset.of(np.array(labels))
         return [paths[i] for i in chosen], new_labels
+
+
+def _kinds(paths: Sequence[str]) -> str:
+    """Returns how many files have each ending of a name, as '3 .webp, 1 .txt'."""
+    counts = collections.Counter(os.path.splitext(path)[1].lower() or 'without ending'
+                                 for path in sorted(paths))
+    return ', '.join(f'{number} {kind}' for kind, number in counts.most_common())
 
 
 def _folders(directory: str) -> list[str]:

@@ -99,6 +99,23 @@ def test_files_that_are_no_images_are_left_out_with_a_warning(birds, caplog):
     assert str(min(photo, readme)) in caplog.text
 
 
+def test_the_kinds_of_files_that_are_left_out_are_named(birds, caplog):
+    """One file was named, and not that it was one of many images of a kind that is not read."""
+    for i in range(3):
+        (birds / 'train' / 'crow' / f'{i}.WEBP').write_bytes(b'another format')
+    with caplog.at_level(logging.WARNING, 'absl'):
+        assert folder(birds).num_examples() == NUM_FILES
+    assert ': 3 .webp, 1 .txt; convert those that are images, as to PNG; one of' in caplog.text
+
+
+def test_a_folder_of_other_kinds_alone_says_which(tmp_path):
+    (tmp_path / 'train' / 'crow').mkdir(parents=True)
+    (tmp_path / 'train' / 'crow' / 'a.webp').write_bytes(b'another format')
+    with pytest.raises(ValueError, match=r'holds no image in a folder of a class, but 1 other '
+                                         r'files \(1 \.webp\); put them there as class/\*\.jpg'):
+        folder(tmp_path).num_examples()
+
+
 def test_a_resume_gives_the_batches_of_an_uninterrupted_run(original):
     def images(position: int, num_batches: int) -> list[np.ndarray]:
         return [b['image'].numpy() for _, b in zip(
