@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.input.base import Input
-from lingpipe.input.checked_arrays import check_not_masked, narrowed
+from lingpipe.input.checked_arrays import check_not_masked, check_weights, narrowed
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.given import GivenParams
 from lingpipe.layers.nested import Nested
@@ -47,6 +47,7 @@ class ArrayInput(Input):
         contents = ', '.join(f'{name} {array.dtype}{list(array.shape)} {_checksum(array):08x}'
                              for name, array in given.items())
         _check_lengths(given, 'ArrayInput.of')
+        check_weights(given.get('weight', 1.))
         # No tensor is made of them yet: TensorFlow's devices may not be set up.
         return GivenArrays.Params(batch_size=batch_size, contents=contents, **params).giving(given)
 
@@ -83,6 +84,7 @@ class ArrayInput(Input):
         arrays = {key: _checked(value, f'{key!r} of load of {name}')
                   for key, value in loaded.items()}
         _check_lengths(arrays, name)
+        check_weights(arrays.get('weight', 1.), f"'weight' of load of {name}")
         with tf.device('CPU:0'):
             return {key: tf.convert_to_tensor(array) for key, array in arrays.items()}
 

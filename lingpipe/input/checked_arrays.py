@@ -59,6 +59,23 @@ def check_not_masked(what: str, value: Any) -> None:
                          'fill them, as array.filled(0), or leave these examples out.')
 
 
+def check_weights(weight: Any, what: str = "'weight'") -> None:
+    """Raises ValueError unless all weights of examples, or of their tokens, are 0 or more.
+
+    A sum of weights, by which a loss is divided, would otherwise be smaller than its parts. nan is
+    found by what looks for values that are not finite. The message calls the weights `what`.
+    """
+    array = np.asarray(weight)
+    if array.dtype.kind == 'c':
+        raise ValueError(f'{what} is of {array.dtype}, but what an example counts is a real '
+                         'number of 0 or more; give float32.')
+    if array.dtype.kind not in 'ifV' or not (is_negative := array < 0).any():
+        return
+    number = int(np.argwhere(is_negative)[0][0]) if array.ndim else 0
+    raise ValueError(f'{what} has {array[is_negative][0]:g} in example {number}, but what an '
+                     'example counts is 0 or more; give 0 to leave it out, or change the loss.')
+
+
 def narrowed(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Returns an array in another dtype.
 

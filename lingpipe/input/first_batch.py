@@ -12,6 +12,7 @@ from absl import logging
 
 from lingpipe.input import order
 from lingpipe.input.base import Input
+from lingpipe.input.checked_arrays import check_weights
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.process.error_text import reason
@@ -101,6 +102,7 @@ def check_batch(name: str, source: Input, position: int, batch: Mapping[str, Nes
       check: finds what is wrong.
     """
     with named(name):
+        check_weights(batch.get('weight', 1.))
         bad = check(batch)
         if bad is not None:
             raise ValueError(bad.sentence(example_name(source, position + bad.example)))

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.input import DatasetInput, Input
-from lingpipe.input.checked_arrays import checked, narrowed
+from lingpipe.input.checked_arrays import check_weights, checked, narrowed
 from lingpipe.input.elements import check_weight, of_output
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
@@ -71,6 +71,7 @@ class GivenExamples:
                 lambda one: tf.TensorSpec(one.shape[1:], one.dtype), self.spec[name])
             arrays[name] = checked(name, value, spec)
 
+        check_weights(arrays.get(_WEIGHT, 1.))
         lengths = {path: len(leaf) for path, leaf in nested.flatten(arrays)}
         if len(set(lengths.values())) > 1:
             listed = ', '.join(f'{path} {length}' for path, length in lengths.items())

@@ -179,6 +179,8 @@ def test_evaluate_takes_examples_as_keras_does(run: Run) -> None:
             ((pairs.map(lambda x, y: x).batch(5),), 'y is missing; an evaluation reads x, y')):
         with pytest.raises(ValueError, match=sentence):
             run.evaluate(*given)
+    with pytest.raises(ValueError, match="'weight' has -1 in example 0, but what an example count"):
+        run.evaluate(x, y, sample_weight=-np.ones_like(weight))
     with pytest.raises(ValueError, match=r'^sample_weight is a dict \(a\), but an example has one'):
         run.evaluate(x, y, sample_weight={'a': weight})
 

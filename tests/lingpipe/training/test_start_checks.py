@@ -13,7 +13,7 @@ import tensorflow as tf
 from lingpipe import layers
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.hyperparams import field
-from lingpipe.input import ArrayInput
+from lingpipe.input import ArrayInput, DatasetInput
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
@@ -104,6 +104,18 @@ def test_label_out_of_range_is_found_before_the_first_step(
         make_params(train), tmp_path,
         rf'^train_input: example 2 of Tokens has label {shown} but model/loss takes whole numbers '
         r'from 0 to 4; correct the data, or make the layer larger\.$') == []
+
+
+def test_a_negative_weight_is_found_before_the_first_step(tmp_path: Any) -> None:
+    """The loss was divided by a sum of weights that the negative ones had made too small."""
+    assert failing(make_params(Tokens.Params(label_at=2, weight=-0.5)), tmp_path / 'arrays',
+                   r"^'weight' of load of Tokens has -0\.5 in example 2, but what an example "
+                   'counts is 0 or more') == []
+    source = DatasetInput.of(lambda: tf.data.Dataset.from_tensor_slices({
+        'ids': np.zeros(8, np.int32), 'label': np.zeros(8, np.int32),
+        'weight': np.float32([1, -2, 1, 1, 1, 1, 1, 1])}), batch_size=4)
+    assert failing(make_params(source), tmp_path / 'dataset',
+                   "^train_input: 'weight' has -2 in example 1, but what an example counts") == []
 
 
 def test_label_out_of_range_in_an_eval_input_is_found_before_the_first_step(tmp_path: Any) -> None:
