@@ -221,11 +221,18 @@ class Piecewise(Schedule):
         """The first rate."""
         return self.params.rates[0]
 
-    def decay(self) -> Decay:
-        """Keras' PiecewiseConstantDecay."""
+    def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
+        """The rate of the update after `step` updates, a float32 scalar.
+
+        Steps are compared as whole numbers. Keras compares them in float32, which has not all
+        whole numbers above 2^24.
+        """
         p = self.params
-        # Keras changes the rate after a boundary, lingpipe at it. Keras sees the steps since the
-        # end of the warm-up.
-        boundaries = [float(boundary - 1 - p.warmup_steps) for boundary in p.boundaries]
-        decay: Decay = keras_schedules.PiecewiseConstantDecay(boundaries, list(p.rates))
-        return decay
+        step = tf.cast(step, tf.int64)
+        is_passed = tf.expand_dims(step, -1) >= tf.constant(p.boundaries, tf.int64)
+        number = tf.reduce_sum(tf.cast(is_passed, tf.int32), -1)
+        rate = tf.gather(tf.constant(p.rates, tf.float32), number)
+        if not p.warmup_steps:
+            return rate
+        warming_up = self.peak * (tf.cast(step, tf.float32) + 1.) / float(p.warmup_steps)
+        return tf.where(step < p.warmup_steps, warming_up, rate)

@@ -28,7 +28,10 @@ from tests.support.learners import TOLERANCE, learner
      (learning_rates.InverseSquareRoot.Params(rate=2., warmup_steps=4),
       {0: 0.5, 3: 2., 15: 1., 63: 0.5}),
      (learning_rates.Piecewise.Params(boundaries=(10, 20), rates=(3., 2., 1.), warmup_steps=3),
-      {0: 1., 2: 3., 9: 3., 10: 2., 19: 2., 20: 1.}),],
+      {0: 1., 2: 3., 9: 3., 10: 2., 19: 2., 20: 1.}),
+     # float32 has no odd numbers there, so that the rate changed a step early or late.
+     (learning_rates.Piecewise.Params(boundaries=(2 ** 24 + 1, 2 ** 24 + 4), rates=(3., 2., 1.)),
+      {2 ** 24: 3., 2 ** 24 + 1: 2., 2 ** 24 + 3: 2., 2 ** 24 + 4: 1.})],
     ids=str)
 def test_a_schedule_is_these_rates(params, expected):
     the_learner = learner(learning_rate=params)
