@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
@@ -21,6 +22,7 @@ from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.tasks.image.misclassified import Misclassified, picture
 from lingpipe.tasks.image.mixup import MIXUP_READS, Mixup
+from lingpipe.tasks.image.normalize import Normalize
 from lingpipe.training.problem import Problem
 
 
@@ -41,7 +43,19 @@ class ImageClassification(Problem):
         return {'image': picture(np.asarray(batch['image'][:8]))} if 'image' in batch else {}
 
     def check_input(self, source: Input) -> None:
-        """Raises ValueError for an input of more classes than the network has outputs."""
+        """Warns of floats that Normalize would scale once more.
+
+        Raises:
+          ValueError: the input has more classes than the network has outputs.
+        """
+        first = next(iter(self.network.elements()))
+        spec = source.spec().get(first.reads().get('x', ''))
+        if isinstance(first, Normalize) and spec is not None and spec.dtype.is_floating:
+            logging.warning(
+                '%s divides by 255, as bytes need it, and %s gives %s; if these are numbers from 0 '
+                'to 1 already, divide mean and std of its Params by 255, or leave it out',
+                first.path, type(source).__name__, spec.dtype.name)
+
         num_classes = len(source.class_names)
         dense_layers = [layer for layer in self.network.elements() if isinstance(layer, Dense)]
         if not dense_layers:

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import pricing
+from lingpipe.input import ArrayInput
 from lingpipe.layers import Dense, Flatten, Sequential, static_shapes
 from lingpipe.layers.context import Context
 from lingpipe.layers.nested import NestedMap
@@ -45,6 +46,23 @@ def test_channels_that_do_not_fit_are_refused():
             tf.TensorSpec([2, 6, 6, 1], tf.uint8))
     with pytest.raises(ValueError, match=re.escape('std[0]=0.0 is not above 0; use more than 0')):
         Normalize.Params(std=(0.,)).instantiate()
+
+
+@pytest.mark.parametrize('dtype', [np.uint8, np.float32])
+def test_floats_that_may_be_scaled_already_are_named(dtype, caplog):
+    """Images from 0 to 1 were divided by 255 once more, and nothing said so."""
+    network = Sequential.Params(name='network', layers=(
+        Flatten.Params(name='flatten', reads={'x': 'image'}),
+        Dense.Params(name='logits', input_dim=108, units=5)))
+    task = classifier(network, Learner.Params(
+        optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1)),
+        preprocess=(Normalize.Params(name='normalize'),)).instantiate()
+    source = ArrayInput.of({'image': IMAGES.astype(dtype), 'label': np.arange(8) % 5}, batch_size=4)
+    task.check_input(source.instantiate())
+    assert caplog.messages == ([] if dtype is np.uint8 else [
+        'model/normalize divides by 255, as bytes need it, and GivenArrays gives float32; if these '
+        'are numbers from 0 to 1 already, divide mean and std of its Params by 255, or leave it '
+        'out'])
 
 
 @pytest.mark.parametrize('is_mixed', [False, True])
