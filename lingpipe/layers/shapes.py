@@ -29,6 +29,10 @@ def num_rows(x: tf.Tensor | tf.TensorSpec, path: str) -> int:
 
 def check_last_dim(x: tf.Tensor | tf.TensorSpec, dim: int, path: str, what: str = 'x') -> None:
     """Raises ValueError unless x holds floating-point numbers and its last dimension is `dim`."""
+    if x.dtype.is_complex:
+        raise ValueError(f'{path}: {what} is {tf.as_dtype(x.dtype).name}, and a layer with weights '
+                         'computes with floating-point numbers; give real and imaginary part as '
+                         'channels, in the input or by a layer before it.')
     if not x.dtype.is_floating:
         raise ValueError(f'{path}: {what} is {tf.as_dtype(x.dtype).name}, and a layer with weights '
                          'computes with floating-point numbers; make them in the input, or by a '
