@@ -36,7 +36,7 @@ class LayerLearner(TrainedLayer):
     @property
     def kind(self) -> Hashable:
         """Equal for layers whose updates are the same computation on other variables."""
-        return super().kind, self._optimizer.slot_names
+        return super().kind, self._optimizer.kind
 
     @property
     def seeds(self) -> list[int]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -56,6 +57,36 @@ def test_layers_that_are_alike_but_for_their_slots_do_not_share_an_update():
               for names in (('a/b', 'c'), ('c', 'a/b'), ('c', 'd'), ('e', 'f'))]
     assert layers[2].kind == layers[3].kind
     assert len({layer.kind for layer in layers}) == 3
+
+
+class _OnlyKernels(keras.optimizers.SGD):
+    """Moves no bias, as the rates of some users' optimizers depend on the path of a weight."""
+
+    def build(self, variables):
+        super().build(variables)
+        self.factors = [float('kernel' in variable.path) for variable in variables]
+
+    def update_step(self, gradient, variable, learning_rate):
+        factor = self.factors[self._get_variable_index(variable)]
+        super().update_step(gradient, variable, learning_rate * factor)
+
+
+class OnlyKernels(optimizers.Optimizer):
+    """Makes _OnlyKernels, whose slots do not tell which weights are kernels."""
+
+    keras_class = _OnlyKernels
+
+
+def test_layers_whose_optimizer_is_a_users_own_do_not_share_an_update():
+    # They did, so that the rate of a weight was that of the first layer of the same shape.
+    the_learner = learner(optimizer=OnlyKernels.Params())
+    layers = [the_learner.for_layer(name, {f'{name}/w': tf.Variable(tf.ones([2]))})
+              for name in ('kernel', 'bias', 'kernel')]
+    assert layers[0].kind != layers[1].kind
+    assert layers[0].kind == layers[2].kind
+    rounded = learner(optimizer=OnlyKernels.Params(), bfloat16_slots=True)
+    assert (rounded.for_layer('a', {'a/w': tf.Variable(tf.ones([2]))}).kind
+            != rounded.for_layer('b', {'b/w': tf.Variable(tf.ones([2]))}).kind)
 
 
 def test_a_weight_without_gradient_keeps_its_value_and_slots():
