@@ -23,6 +23,7 @@ from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.gradient import Gradient, added
 from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.learning.optimizer import Optimizer
+from lingpipe.learning.rate_check import check_rate
 from lingpipe.learning.slot_kinds import slots_of_weight
 from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.learning.update_rule import UpdateRule
@@ -80,6 +81,7 @@ class Learner(Configurable):
         super().__init__(params)
         self._optimizer: Optimizer = self.params.optimizer.instantiate()
         self._rate: learning_rates.Schedule = self.params.learning_rate.instantiate()
+        check_rate(self._rate, type(self._rate).__name__)
         self._optimizer.check_decay(self.params.weight_decay)
         self._rule = UpdateRule(
             functools.partial(self._optimizer.make, self.params.bfloat16_slots),
