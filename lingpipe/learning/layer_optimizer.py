@@ -3,17 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-import keras
 import tensorflow as tf
 
 from lingpipe.learning.gradient import Gradient
-from lingpipe.learning.optimizer import begin_step
+from lingpipe.learning.optimizer import begin_step, is_of_a_user
 from lingpipe.learning.rounded_slots import NUM_DRAWS, close_all, seed_of
 from lingpipe.learning.slots import KerasWeight, slots_of
 from lingpipe.learning.update_rule import UpdateRule
-
-# Optimizers of these packages treat weights alike that have the same slots, whatever their paths.
-_BLIND_TO_PATHS = frozenset(['keras', 'lingpipe'])
 
 
 class LayerOptimizer:
@@ -34,7 +30,7 @@ class LayerOptimizer:
         self.keras_optimizer.build([KerasWeight(weight, path) for path, weight in weights.items()])
         self._slots = slots_of(self.keras_optimizer, list(weights))
         slot_names = tuple(tuple(self._slots.by_weight[path]) for path in weights)
-        looks_at_paths = _is_of_a_user(self.keras_optimizer)
+        looks_at_paths = is_of_a_user(self.keras_optimizer)
         self.kind: Hashable = slot_names, layer_path if looks_at_paths else ''
 
     @property
@@ -71,14 +67,3 @@ class LayerOptimizer:
         """All variables by their keys in checkpoints: iterations and those of Slots.by_key."""
         return {f'optimizer/{self._layer_path}/iterations': self.num_updates,
                 **self._slots.by_key(self._layer_path)}
-
-
-def _is_of_a_user(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether its class, or one that it extends, is a user's own.
-
-    Such a class may treat some weights otherwise than others, for example by their paths.
-    """
-    classes = type(optimizer).__mro__
-    above = classes.index(keras.optimizers.Optimizer)
-    return any(one.__module__.split('.')[0] not in _BLIND_TO_PATHS
-               for one in classes[:above])

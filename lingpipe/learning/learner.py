@@ -26,6 +26,7 @@ from lingpipe.learning.optimizer import Optimizer
 from lingpipe.learning.rate_check import check_rate
 from lingpipe.learning.slot_kinds import slots_of_weight
 from lingpipe.learning.trained_layer import TrainedLayer
+from lingpipe.learning.update_check import check_update
 from lingpipe.learning.update_rule import UpdateRule
 
 
@@ -88,6 +89,7 @@ class Learner(Configurable):
             self._optimizer.copied_slots, self.learning_rate, self.params.weight_decay, self.decays,
             self.params.ema_decay, self.params.ema_warmup)
         self._slots_of = functools.cache(functools.partial(slots_of_weight, self._rule))
+        check_update(self._rule)
         self._slots_of(2, tf.float32)  # What Keras refuses is refused now, not in the first step.
 
     def slot_bytes(self, weight: Weight | tf.Variable) -> int:

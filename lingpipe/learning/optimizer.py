@@ -16,6 +16,9 @@ from lingpipe.learning.rounded_slots import with_rounded_slots
 _NOT_CALLED = ('apply', 'apply_gradients', '_backend_apply_gradients', 'scale_loss',
                'finalize_variable_values')
 
+# Packages whose optimizers treat weights alike that have the same slots, whatever their paths.
+_BLIND_TO_PATHS = frozenset(['keras', 'lingpipe'])
+
 
 class Optimizer(Configurable):
     """Makes the Keras optimizer that its Params describe.
@@ -52,12 +55,13 @@ class Optimizer(Configurable):
         """
         if self.keras_class is None:
             raise ValueError(f'Keras {keras.__version__} has no optimizer {type(self).__name__}; '
-                             'install a newer Keras, or use another optimizer.')
+                             'install a newer Keras, or use another optimizer; one of your own '
+                             'names its keras_class, which extends keras.optimizers.Optimizer.')
         for name in _NOT_CALLED:
             if getattr(self.keras_class, name) is not getattr(keras.optimizers.Optimizer, name):
-                raise ValueError(f'keras.optimizers.{self.keras_class.__name__} has a method '
-                                 f'{name} of its own, in whose place the Learner scales, skips and '
-                                 'divides gradients; use the optimizer that it wraps.')
+                raise ValueError(f'{_shown(self.keras_class)} has a method {name} of its own, in '
+                                 'whose place the Learner scales, skips and divides gradients; use '
+                                 'the optimizer that it wraps, or write its update_step alone.')
         arguments = {name: getattr(self.params, name) for name in fields_of(self.params)}
         # The rate is a function, since Keras would make a variable of a number.
         made_class = self.own_class or self.keras_class
@@ -67,7 +71,15 @@ class Optimizer(Configurable):
                                  'coarse; set bfloat16_slots=false of the learner, or use another '
                                  'optimizer. A run that began with them must start from scratch.')
             made_class = with_rounded_slots(made_class)
-        return made_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
+        try:
+            return made_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
+        except (TypeError, ValueError) as error:
+            if self.keras_class.__module__.split('.')[0] in _BLIND_TO_PATHS:
+                raise
+            raise ValueError(f'{_shown(self.keras_class)} is made with learning_rate, name and the '
+                             f'fields {", ".join(arguments) or "(none)"} of '
+                             f'{type(self).__name__}.Params, and refuses them: {error}; its '
+                             '__init__ must take them all.') from error
 
     def why_exact_slots(self) -> str:
         """What it does with its slots that needs all their digits, as 'keeps ...'; '' if nothing.
@@ -114,6 +126,22 @@ def begin_step(optimizer: keras.optimizers.Optimizer, rate: tf.Tensor) -> None:
     # Keras has no public way to it.
     if type(optimizer)._backend_update_step is not keras.optimizers.Optimizer._backend_update_step:
         optimizer._backend_update_step([], [], rate)
+
+
+def is_of_a_user(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether its class, or one that it extends, is a user's own.
+
+    Such a class may treat some weights otherwise than others, for example by their paths.
+    """
+    classes = type(optimizer).__mro__
+    above = classes.index(keras.optimizers.Optimizer)
+    return any(one.__module__.split('.')[0] not in _BLIND_TO_PATHS for one in classes[:above])
+
+
+def _shown(keras_class: type) -> str:
+    """The name of the class of an optimizer, as a user writes it."""
+    is_of_keras = keras_class.__module__.split('.')[0] == 'keras'
+    return f'{"keras.optimizers." if is_of_keras else ""}{keras_class.__name__}'
 
 
 def _given_by_learner() -> float:
