@@ -32,7 +32,7 @@ class Text(Problem):
     An evaluation gives, besides the loss in nats a token, `perplexity`, which is exp(loss), and
     `bits_per_byte`, the loss in bits divided by the bytes that a token stands for. Only the last
     can be compared between vocabularies. Where the loss is more than the cross-entropy, as with
-    label smoothing, there is neither.
+    label smoothing or a second loss, or that of a layer that is no Loss, there is neither.
     """
 
     class Params(Problem.Params):
@@ -51,7 +51,8 @@ class Text(Problem):
 
     def derived_metrics(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Perplexity and, if the mini-batch has bytes, bits per byte."""
-        if not self._is_cross_entropy:
+        has_other_losses = any(name.startswith('loss/') for name in metrics)   # One stands alone.
+        if not self._is_cross_entropy or has_other_losses:
             return {}
         loss = metrics['loss']
         derived = {'perplexity': math.exp(min(loss, 700.))}
@@ -163,8 +164,11 @@ class Text(Problem):
 
 
 def _is_cross_entropy(losses: Sequence[Loss.Params]) -> bool:
-    """Whether the sum of a network's losses is the cross-entropy, as far as their Params say."""
-    return len(losses) <= 1 and all(
+    """Whether the sum of a network's losses is the cross-entropy, as far as their Params say.
+
+    A loss of another layer, of which nothing is known, has no Params here.
+    """
+    return len(losses) == 1 and all(
         p.scale == 1 and not getattr(p, 'label_smoothing', 0) for p in losses)
 
 

@@ -12,7 +12,9 @@ import tensorflow as tf
 from lingpipe import layers as lib
 from lingpipe.api.start import start
 from lingpipe.input import ArrayInput
+from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
@@ -176,3 +178,23 @@ def test_a_best_metric_that_is_not_measured_is_refused_with_the_reason(
                               r'entropy alone, without label smoothing, .*\); name one of them'):
         run.train()
     assert task.instantiate().why_not_measured('accuracy') == ''
+
+
+class ZLoss(Layer):
+    """A loss that is no Loss: the squared logarithm of the softmax's denominator."""
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor, weight: tf.Tensor) -> None:
+        squares = tf.square(tf.reduce_logsumexp(x, -1))
+        ctx.emit_loss(self.path, 'z', tf.reduce_sum(weight * squares), tf.reduce_sum(weight))
+
+
+def test_a_second_loss_or_one_of_a_layer_of_ones_own_leaves_no_perplexity() -> None:
+    """exp(loss) was reported, of the sum of a cross-entropy and a z-loss: 459 billion."""
+    problem = language_problem(tiny(), language_learner(0.01, 10, warmup_steps=1)).instantiate()
+    assert problem.derived_metrics({'loss': 3., 'loss/model/loss/loss': 1., 'loss/model/z/z': 2.,
+                                    'bytes_per_token': 2.}) == {}
+    softmax = lib.Logits.Params(name='softmax', input_dim=4, vocab_size=V)
+    own = ZLoss.Params(name='alone', writes={})
+    problem = Text.Params(model=lib.Sequential.Params(layers=(softmax, own)),
+                          learner=language_learner(0.01, 10, warmup_steps=1)).instantiate()
+    assert problem.derived_metrics({'loss': 1., 'bytes_per_token': 2.}) == {}
