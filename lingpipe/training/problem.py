@@ -85,7 +85,7 @@ class Problem(Configurable):
         outputs: tuple[str, ...] = field(
             (), 'The names of the values that predictions and exports give; none: those that the '
                 'model names itself or, if it names none, all that the last layer writes that is '
-                'not a loss.')
+                'not a loss and depends on weights.')
         best_metric: str = field(
             'loss', 'The metric of the evaluation by which the best checkpoint is kept.')
         best_is_largest: bool = field(

@@ -26,7 +26,8 @@ def output_names(network: Sequential, elements: Sequence[Element],
       network: may name them itself.
       elements: all of its layers.
       named: the names that somebody has chosen; (): those that the network names or, if it names
-        none, all that the last layer writes that writes anything. Losses write nothing.
+        none, all that the last layer writes whose result depends on weights. Losses write
+        nothing, and what is computed of labels or weights of examples alone is no prediction.
 
     Raises:
       ValueError: no layer writes a value of that name, or no layer writes anything.
@@ -35,7 +36,7 @@ def output_names(network: Sequential, elements: Sequence[Element],
     if not writers:
         raise ValueError('no layer of the network writes a value, so that it has no outputs; give '
                          'a layer before the loss a name to write.')
-    names = tuple(named) or network.output_names() or tuple(writers[-1].writes)
+    names = tuple(named) or network.output_names() or tuple(_last_learned(elements).writes)
     written = {name for element in writers for name in element.writes}
     for name in names:
         if name not in written:
@@ -43,6 +44,17 @@ def output_names(network: Sequential, elements: Sequence[Element],
             raise ValueError(f'outputs names {name!r}, which no layer writes; {hint}'
                              f'{"" if hint.endswith("?") else ": correct task.outputs."}')
     return names
+
+
+def _last_learned(elements: Sequence[Element]) -> Element:
+    """The last layer that writes what depends on weights; the last that writes, if none does."""
+    learned: set[int] = set()
+    for element in elements:
+        makers = {value.maker for value in element.reads.values()}
+        if makers & learned or any(element.layer.weights()):
+            learned.add(element.index)
+    writers = [element for element in elements if element.writes]
+    return next((one for one in reversed(writers) if one.index in learned), writers[-1])
 
 
 def output_values(elements: Sequence[Element], names: Sequence[str]) -> dict[str, Value]:

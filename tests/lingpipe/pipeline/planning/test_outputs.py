@@ -38,6 +38,20 @@ def test_the_outputs_are_what_the_last_layer_writes_that_is_no_loss():
     assert output_names(NETWORK, ELEMENTS) == ('x',)
 
 
+def test_what_depends_on_no_weight_is_no_output():
+    # The weights of pixels were the prediction of a U-Net that computes them beside its loss.
+    counts = layers.Cast.Params(name='counts', reads={'x': 'weight'}, writes='counts',
+                                dtype='float32')
+    network = Sequential.Params(layers=(
+        dense('head', 'image', 'logits'),
+        layers.Activation.Params(name='softmax', activation='softmax', reads={'x': 'logits'}),
+        counts, loss('loss'))).instantiate('model')
+    assert output_names(network, wire(network, SPEC)) == ('x',)
+    without_weights = Sequential.Params(layers=(counts, loss('loss', 'image')))
+    network = without_weights.instantiate('model')
+    assert output_names(network, wire(network, SPEC)) == ('counts',)
+
+
 def test_outputs_can_be_named():
     assert output_names(NETWORK, ELEMENTS, ['side', 'x']) == ('side', 'x')
 
