@@ -27,11 +27,18 @@ _NOT_HAD = {
 """Argument of a Keras optimizer -> what to do without it."""
 
 
-def learner_from_keras(model: keras.Model) -> Learner.Params:
+def learner_from_keras(model: keras.Model,
+                       learning_rate: learning_rates.Schedule.Params | None = None,
+                       ) -> Learner.Params:
     """Returns the learner that does what the optimizer of a compiled Keras model does.
 
+    Args:
+      model: the model.
+      learning_rate: one of lp.learning_rates in place of the optimizer's own, which may then be one
+        that has no equal in lingpipe.
+
     Raises:
-      TypeError: it is no model.
+      TypeError: it is no model, or the learning rate is none of lingpipe's.
       ValueError: the model is not compiled, or its optimizer has no equal in lingpipe.
     """
     if not isinstance(model, keras.Model):
@@ -45,22 +52,20 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
         raise ValueError('Keras scales the loss of this model for float16, and lingpipe does not; '
                          "use the policy 'mixed_bfloat16', or compile with auto_scale_loss=False "
                          'and an optimizer that is no LossScaleOptimizer.')
+    if not isinstance(learning_rate, learning_rates.Schedule.Params | None):
+        raise TypeError(f'learning_rate={show(learning_rate)} is none of lp.learning_rates; give '
+                        'one, as lp.learning_rates.Constant.Params(rate=0.1).')
     with warnings.catch_warnings():   # Of functions, which are refused.
         warnings.simplefilter('ignore')
         arguments = optimizer.get_config()
     _refuse_arguments(optimizer, arguments)
-    own = next((one for one in vars(optimizers).values()
-                if getattr(one, 'keras_class', None) is type(optimizer)), None)
-    if own is None:
-        raise ValueError(f'there is no optimizers.{type(optimizer).__name__}; compile the model '
-                         'with another optimizer of Keras.')
-
+    own = _own_class(optimizer)
     steps = int(optimizer.iterations)
     if steps:
         logging.warning('the optimizer of the Keras model %r has trained already (its step: %d); '
                         'the learner begins anew, without its slots and at step 0 of its learning '
                         'rate', model.name, steps)
-    rate = _rate(arguments['learning_rate'])
+    rate = _rate(arguments['learning_rate']) if learning_rate is None else learning_rate
     accumulate = arguments.get('gradient_accumulation_steps') or 1
     if accumulate > 1:
         _refuse_accumulation(model, accumulate, rate)
@@ -71,6 +76,19 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
         weight_decay=arguments.get('weight_decay') or 0., decay_vectors=True,
         clip_norm=arguments.get('global_clipnorm'),
         accumulate=accumulate)
+
+
+def _own_class(optimizer: keras.optimizers.Optimizer) -> type[optimizers.Optimizer]:
+    """The class of lp.optimizers that makes such an optimizer. Raises ValueError if none does."""
+    name = type(optimizer).__name__
+    for one in vars(optimizers).values():
+        if getattr(one, 'keras_class', None) is type(optimizer):
+            own: type[optimizers.Optimizer] = one
+            return own
+    raise ValueError(f'there is no optimizers.{name}; compile the model with another optimizer of '
+                     'Keras, or write a Learner with a class of lp.optimizers.Optimizer whose '
+                     f'keras_class is {name} (see "An optimizer or a learning rate" in '
+                     'docs/your-own.md).')
 
 
 def _refuse_accumulation(model: keras.Model, accumulate: int,
@@ -135,8 +153,8 @@ def _rate(config: Any) -> learning_rates.Schedule.Params:
         name = config.get('registered_name') or name
     if not isinstance(values, dict) or name == '__lambda__':
         raise ValueError('the learning rate is a Python function, which no configuration can hold; '
-                         'compile with a number or one of keras.optimizers.schedules, or set '
-                         'learning_rate of the Learner to one of lp.learning_rates.')
+                         'compile with a number or one of keras.optimizers.schedules, or give '
+                         'learner_from_keras a learning_rate=, one of lp.learning_rates.')
     if name == 'CosineDecay' and (values['warmup_target'] is None or not values['warmup_steps']):
         target = values['warmup_target']   # Without warm-up steps, Keras begins there at once.
         return learning_rates.Cosine.Params(
@@ -158,11 +176,11 @@ def _rate(config: Any) -> learning_rates.Schedule.Params:
     if name == 'CosineDecay':
         raise ValueError(
             f'the learning rate {name}({shown}) has no equal in lingpipe, whose warm-up begins '
-            'elsewhere and ends an update earlier; set learning_rate of the Learner to '
-            f'learning_rates.Cosine.Params(rate={values["warmup_target"]}, '
+            'elsewhere and ends an update earlier; give learner_from_keras '
+            f'learning_rate=lp.learning_rates.Cosine.Params(rate={values["warmup_target"]}, '
             f'decay_steps={values["decay_steps"]}, final_fraction={values["alpha"]}, '
             f'warmup_steps={values["warmup_steps"]}), which begins with rate / warmup_steps.')
-    raise ValueError(f'the learning rate {name}({shown}) has no equal in lingpipe; set '
-                     'learning_rate of the Learner to one of lp.learning_rates, which have '
+    raise ValueError(f'the learning rate {name}({shown}) has no equal in lingpipe; give '
+                     'learner_from_keras a learning_rate=, one of lp.learning_rates, which have '
                      'warmup_steps: Constant, Cosine, Exponential, Polynomial, Linear, Piecewise, '
                      'InverseSquareRoot.')

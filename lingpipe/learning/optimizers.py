@@ -30,7 +30,7 @@ from lingpipe.learning.fused_optimizers import (
     FusedSGD,
     fuses_rmsprop,
 )
-from lingpipe.learning.optimizer import Optimizer
+from lingpipe.learning.optimizer import Optimizer as Optimizer
 
 
 class SGD(Optimizer):

@@ -676,3 +676,25 @@ def test_an_optimizer_without_an_equal_is_refused() -> None:
         model.compile(optimizer, 'mse')
         with pytest.raises(ValueError, match=sentence):
             lp.learner_from_keras(model)
+
+
+class OwnSGD(keras.optimizers.SGD):
+    """An optimizer that Keras does not have."""
+
+
+def test_a_learning_rate_without_an_equal_and_an_own_optimizer_have_a_remedy_that_works() -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    warm = keras.optimizers.schedules.CosineDecay(0., 3, warmup_target=0.2, warmup_steps=2)
+    model.compile(keras.optimizers.SGD(warm, momentum=0.5), 'mse')
+    with pytest.raises(ValueError, match='give learner_from_keras learning_rate=lp.learning_rates'):
+        lp.learner_from_keras(model)
+    rate = lp.learning_rates.Cosine.Params(rate=0.2, decay_steps=3, warmup_steps=2)
+    learner = lp.learner_from_keras(model, learning_rate=rate)
+    assert learner.learning_rate == rate
+    assert learner.optimizer == lp.optimizers.SGD.Params(momentum=0.5)
+    with pytest.raises(TypeError, match='learning_rate=0.1 is none of lp.learning_rates; give one'):
+        lp.learner_from_keras(model, learning_rate=0.1)  # type: ignore[arg-type]
+
+    model.compile(OwnSGD(0.1), 'mse')
+    with pytest.raises(ValueError, match='or write a Learner .* whose keras_class is OwnSGD'):
+        lp.learner_from_keras(model)
