@@ -58,6 +58,9 @@ class Loss(Layer):
 class CrossEntropyLoss(Loss):
     """-log softmax(x)[labels], weighted, with the metrics accuracy and, if asked for, top5.
 
+    An auxiliary loss has metrics only with has_metrics=True, as for a second task. If several
+    losses have them, each is called NAME/PATH, as accuracy/model/loss.
+
     x is [b, V] or [b, T, V]. labels are [b] or [b, T], whole numbers of any type. weight has the
     shape of labels, or [b].
 
@@ -74,13 +77,20 @@ class CrossEntropyLoss(Loss):
         label_smoothing: float = field(0., 'The part of the label that is spread over all classes.',
                                        least=0, below=1)
         has_top5: bool = field(False, "Whether the metric 'top5' is emitted.")
+        has_metrics: bool | None = field(None, 'Whether metrics are emitted; none: they are, '
+                                               'unless the loss is auxiliary.')
+
+        @property
+        def gives_metrics(self) -> bool:
+            """Whether metrics are emitted."""
+            return not self.is_auxiliary if self.has_metrics is None else self.has_metrics
 
     params: Params
 
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor, labels: tf.Tensor,
               weight: tf.Tensor, other_labels: tf.Tensor | None = None,
               share: tf.Tensor | None = None) -> None:
-        """Emits the loss 'loss' and, unless it is auxiliary, the metrics 'accuracy' and 'top5'."""
+        """Emits the loss 'loss' and, if it gives metrics, 'accuracy' and 'top5'."""
         self._check(x, labels, weight, other_labels, share)
         num_classes = x.shape[-1]
         weight = tf.reshape(weight_by_row(weight, labels, self.path), [-1])  # [rows]
@@ -97,7 +107,7 @@ class CrossEntropyLoss(Loss):
             losses = share * losses + (1 - share) * self._losses(logits, others)
 
         self._emit(ctx, tf.reduce_sum(losses * weight), weight_sum)
-        if not self.params.is_auxiliary:
+        if self.params.gives_metrics:
             self._emit_metrics(ctx, tf.stop_gradient(logits), labels, weight, weight_sum)
 
     def cost(self, x: tf.TensorSpec, labels: tf.TensorSpec, weight: tf.TensorSpec,
@@ -110,7 +120,7 @@ class CrossEntropyLoss(Loss):
         rows = math.prod(batch)
         # Selecting, and the softmax with the loss.
         flops = rows * num_classes * 8. + rows * 4
-        if not p.is_auxiliary:
+        if p.gives_metrics:
             # The argmax and, for ranks, two comparisons.
             flops += rows * num_classes * (1 + 2 * p.has_top5) + rows * (3 + 2 * p.has_top5)
         if other_labels is not None:

@@ -158,6 +158,8 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'CrossEntropyLoss smoothed': (
         layers.CrossEntropyLoss.Params(label_smoothing=0.1, scale=0.4, is_auxiliary=True),
         {'x': ((4, 11), 'float'), 'labels': ((4,), 11), 'weight': ((4,), 'mask')}),
+    'CrossEntropyLoss of a second task': (
+        layers.CrossEntropyLoss.Params(is_auxiliary=True, has_metrics=True), TOKENS),
     'CrossEntropyLoss mixed': (
         layers.CrossEntropyLoss.Params(reads={'other_labels': 'other_labels', 'share': 'share'}),
         {'x': ((4, 11), 'float'), 'labels': ((4,), 11), 'weight': ((4,), 'mask'),

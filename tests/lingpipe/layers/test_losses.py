@@ -145,6 +145,16 @@ def test_an_auxiliary_loss_is_scaled_and_has_no_weight() -> None:
     assert found.weights == {}
 
 
+@pytest.mark.parametrize(
+    ('fields', 'expected'),
+    [({}, {'accuracy'}), ({'is_auxiliary': True}, set()), ({'has_metrics': False}, set()),
+     ({'is_auxiliary': True, 'has_metrics': True}, {'accuracy'}),
+     ({'is_auxiliary': True, 'has_metrics': True, 'has_top5': True}, {'accuracy', 'top5'})])
+def test_a_second_task_has_metrics_if_asked_for(fields: dict[str, Any], expected: set[str]) -> None:
+    found = emissions(CrossEntropyLoss.Params(**fields), LOGITS, LABELS, WEIGHT)
+    assert {name for _, name in found.metrics} == expected
+
+
 def test_squares_are_summed_over_elements() -> None:
     found = emissions(MeanSquaredErrorLoss.Params(), np.array([[1., 2.], [3., 4.]], np.float32),
                       np.zeros([2, 2], np.float32))
