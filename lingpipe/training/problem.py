@@ -196,7 +196,8 @@ class Problem(Configurable):
           **fields: settings that are to differ from those of the Params.
         """
         raise ValueError(f'{type(self).__name__} continues no texts; run.generate is for tasks '
-                         'that have generate(), as language models.')
+                         'that have generate(), as what language_problem of '
+                         'lingpipe.tasks.text.task makes of any language model.')
 
     def translate(self, program: Program, lines: Sequence[str], facts: Metadata,
                   **fields: Any) -> Sequence[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
 from lingpipe.layers.losses import Loss
+from lingpipe.layers.sequential import Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
@@ -20,7 +21,6 @@ from lingpipe.tasks.text.generation import (
     from_line,
 )
 from lingpipe.tasks.text.inputs import TextInput
-from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.vocabulary import Vocabulary
 from lingpipe.tasks.translation import vocabulary_facts
 from lingpipe.training.problem import Piece, Problem
@@ -172,8 +172,11 @@ def _is_cross_entropy(losses: Sequence[Loss.Params]) -> bool:
         p.scale == 1 and not getattr(p, 'label_smoothing', 0) for p in losses)
 
 
-def language_problem(model: LanguageModel.Params, learner: Learner.Params) -> Text.Params:
-    """The problem of a language model; the best checkpoint has the smallest loss."""
+def language_problem(model: Sequential.Params, learner: Learner.Params) -> Text.Params:
+    """The problem of a language model; the best checkpoint has the smallest loss.
+
+    The model is a LanguageModel, or any network that reads `target` and writes logits.
+    """
     return Text.Params(model=model.copy().set(name='model'), learner=learner)
 
 

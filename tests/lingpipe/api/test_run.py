@@ -84,6 +84,8 @@ def test_keras_arguments_of_train_are_refused(run: Run) -> None:
         next(run.stream(['a']))   # type: ignore[arg-type]
     with pytest.raises(ValueError, match='has half a character; correct it'):
         run.generate(['\ud800'])
+    with pytest.raises(ValueError, match='continues no texts; .* language_problem of ling'):
+        run.generate(['a text'])
     with pytest.raises(AttributeError, match=r"has no fit; Keras' fit is train\(steps=...\)"):
         run.fit()
     with pytest.raises(AttributeError, match="'Run' object has no attribute 'nothing'"):
