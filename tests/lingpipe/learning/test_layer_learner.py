@@ -84,6 +84,10 @@ def test_layers_whose_optimizer_is_a_users_own_do_not_share_an_update():
               for name in ('kernel', 'bias', 'kernel')]
     assert layers[0].kind != layers[1].kind
     assert layers[0].kind == layers[2].kind
+    # Replicas that share slots each have some of the weights of a layer.
+    parts = [the_learner.for_layer('layer', {f'layer/{name}': tf.Variable(tf.ones([2]))})
+             for name in ('kernel', 'bias')]
+    assert parts[0].kind != parts[1].kind
     rounded = learner(optimizer=OnlyKernels.Params(), bfloat16_slots=True)
     assert (rounded.for_layer('a', {'a/w': tf.Variable(tf.ones([2]))}).kind
             != rounded.for_layer('b', {'b/w': tf.Variable(tf.ones([2]))}).kind)
