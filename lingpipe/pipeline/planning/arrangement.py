@@ -6,7 +6,12 @@ from lingpipe.pipeline.planning.fitting_modes import Recomputation, fitting_reco
 from lingpipe.pipeline.planning.forecast import Forecast
 from lingpipe.pipeline.planning.layout import layout_of
 from lingpipe.pipeline.planning.list_scheduling import Workload
-from lingpipe.pipeline.planning.ordering import Limit, order_automatically, order_by_name
+from lingpipe.pipeline.planning.ordering import (
+    Limit,
+    order_automatically,
+    order_by_name,
+    order_whole,
+)
 from lingpipe.pipeline.planning.partition import Partition
 from lingpipe.pipeline.planning.peaks import peaks_of_devices
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
@@ -60,7 +65,7 @@ def _ordered_plan(network: PricedNetwork, placement: Placement, partition: Parti
                     partition.backward_cells, frozenset(edges), forecast.cell_times,
                     link_seconds(params, cells), num_threads, hardware_of(params).slot_s)
     limit_of_devices = None if limit is None else _limit(limit, placement, forecast)
-    schedule = _ordered(params, work, limit_of_devices)
+    schedule = _ordered(network, work, limit_of_devices)
     validate(schedule, edges)
     return Plan(params, partition, placement, schedule, forecast)
 
@@ -72,8 +77,11 @@ def _split_bytes_per_s(params: PipelineParams, num_threads: int | None) -> float
     return BYTES_PER_S if params.layer_seconds else BYTES_PER_FLOP
 
 
-def _ordered(params: PipelineParams, work: Workload, limit: Limit | None) -> Schedule:
+def _ordered(network: PricedNetwork, work: Workload, limit: Limit | None) -> Schedule:
     """The slots of each device of a replica, as the Params want them."""
+    params = network.params
+    if limit is not None and not network.splits:
+        return order_whole(params.schedule, work, limit)
     if params.schedule == 'auto':
         return order_automatically(work, limit)
     if params.schedule != 'text':

@@ -30,6 +30,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedules import SEVERAL_CELLS_A_DEVICE, make_schedule
+from lingpipe.pipeline.planning.splitting import whole_everywhere
 from lingpipe.pipeline.planning.units import Units, spans_of, units_of
 from lingpipe.pipeline.planning.zigzag_partition import balanced_devices, is_v
 
@@ -53,7 +54,7 @@ class Trials:
 
 
 def fitting_partition(fullest: Forecast, placement: Placement, params: PipelineParams,
-                      limit: float, trials: Trials) -> Partition | None:
+                      limit: float, trials: Trials, splits: bool = True) -> Partition | None:
     """Returns the best partition that was found whose devices hold no more than `limit` bytes.
 
     It is None if none was found.
@@ -64,8 +65,9 @@ def fitting_partition(fullest: Forecast, placement: Placement, params: PipelineP
       params: K, M, the schedule and the rule of the partitioner.
       limit: bytes.
       trials: what comes of any partition.
+      splits: whether the schedule may split backwards.
     """
-    search = _Search(fullest, placement, params, limit, trials)
+    search = _Search(fullest, placement, params, limit, trials, splits)
     if search.is_exact:
         return search.among_equal_parts()
     if search.num_partitions <= MAX_TRIED:
@@ -81,15 +83,15 @@ def fitting_partition(fullest: Forecast, placement: Placement, params: PipelineP
 
 
 def why_none_fits(fullest: Forecast, peak_bytes: Mapping[Place, float], placement: Placement,
-                  params: PipelineParams, limit: float) -> str:
+                  params: PipelineParams, limit: float, splits: bool = True) -> str:
     """Returns the sentence of the error if no partition was found: what needs how much.
 
     Args:
-      fullest, placement, params, limit: as of `fitting_partition`.
+      fullest, placement, params, limit, splits: as of `fitting_partition`.
       peak_bytes: what the devices hold in the partition of `fullest`.
     """
     trials = Trials(peak_bytes=lambda partition: peak_bytes, step_s=lambda partition: math.inf)
-    return _Search(fullest, placement, params, limit, trials).why_none_fits()
+    return _Search(fullest, placement, params, limit, trials, splits).why_none_fits()
 
 
 def why_not_by_hand(layers_per_cell: Sequence[int], peak_bytes: Mapping[Place, float],
@@ -109,6 +111,7 @@ class _Search:
     params: PipelineParams
     limit: float
     trials: Trials
+    splits: bool
 
     @functools.cached_property
     def units(self) -> Units:
@@ -122,7 +125,8 @@ class _Search:
             return params.given_schedule
         name = '1f1b' if params.schedule == 'auto' else params.schedule
         homes = layout_of(self.placement.places[0])
-        return make_schedule(name, params.num_cells, params.num_micro_batches, layout=homes)
+        schedule = make_schedule(name, params.num_cells, params.num_micro_batches, layout=homes)
+        return schedule if self.splits else whole_everywhere(schedule)
 
     @functools.cached_property
     def live(self) -> Sequence[int]:

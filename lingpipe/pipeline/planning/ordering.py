@@ -9,6 +9,9 @@ Devices that share threads (shared_threads.py) fill most of a bubble without W. 
 name is split only if that is faster even so. One that is made for its memory (v_half, v_min) takes
 the order of another in a V if that is faster and holds no more micro-batches, and there is no limit
 in bytes: the order of F and B must not depend on times under a limit (least_peaks.py).
+
+What a split B hands over is held until its W. If no partition of a schedule keeps the limit with
+any W, planner.py tries all of them once more without (`order_whole`).
 """
 from __future__ import annotations
 
@@ -77,6 +80,20 @@ def order_by_name(name: str, work: Workload, limit: Limit | None = None) -> Sche
     if limited == named:
         return min(free, named, key=limit.excess_of)
     return _split_where_it_helps(limited, work, limit)
+
+
+def order_whole(name: str, work: Workload, limit: Limit) -> Schedule:
+    """Returns the schedule of a name without a W, which holds less.
+
+    Args:
+      name: of training; 'auto' is the fastest of all others.
+      work: the cells and their devices.
+      limit: schedules that break it least are preferred.
+    """
+    names = TRAINING if name == 'auto' else (name,)
+    schedules = [dataclasses.replace(
+        whole_everywhere(_order_split_everywhere(one, work, limit)), name=name) for one in names]
+    return _fastest(_closest_to(limit, schedules), work, 1.0)[0]
 
 
 def _fastest_that_holds_no_more(schedule: Schedule, named: Schedule, work: Workload) -> Schedule:

@@ -35,6 +35,7 @@ from lingpipe.pipeline.planning.pipeline_params import Mode, PipelineParams
 from lingpipe.pipeline.planning.placement import place_cells
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.priced_network import PricedNetwork, price
+from lingpipe.pipeline.planning.schedules import UNSPLIT
 from lingpipe.pipeline.planning.shared_threads import MOST_SLOTS, num_shared_threads, shared_step_s
 
 # The modes in which all cells of 'fit' recompute alike.
@@ -84,19 +85,27 @@ def fastest_plan(network: PricedNetwork, devices: Sequence[str],
       plan_in_mode: gives the plan, if one fits, in which all cells of 'fit' recompute nothing,
         'none', as a whole, 'cell', or by layers, 'layer'. By default these plans are made here.
     """
-    params = network.params
-    plan_of = _plans_of_partitions(network, devices)
-    plan = plan_of(choose_partition(network.elements, network.times, params))
-    if not params.layers_per_cell:
-        plan = _with_less_repeated(plan, network, plan_of)
-        in_mode = plan_in_mode or functools.partial(_plan_in_mode, network, devices)
-        plan = _with_fitting_partition(plan, plan_of, in_mode)
-    plan = _with_best_modes(plan, network)
-    return plan if plan.fits else None
+    for one in _split_and_whole(network):
+        plan_of = _plans_of_partitions(one, devices)
+        plan = plan_of(choose_partition(one.elements, one.times, one.params))
+        if not one.params.layers_per_cell:
+            plan = _with_less_repeated(plan, one, plan_of)
+            in_mode = plan_in_mode or functools.partial(_plan_in_mode, one, devices)
+            plan = _with_fitting_partition(plan, plan_of, in_mode, one.splits)
+        plan = _with_best_modes(plan, one)
+        if plan.fits:
+            return plan
+    return None
+
+
+def _split_and_whole(network: PricedNetwork) -> list[PricedNetwork]:
+    """The network as it is, and then, if its schedule splits backwards, with whole ones only."""
+    is_split = network.splits and network.params.schedule not in (*UNSPLIT, 'text')
+    return [network, *[dataclasses.replace(network, splits=False)] * is_split]
 
 
 def _with_fitting_partition(plan: Plan, plan_of: Callable[[Partition], Plan],
-                            plan_in_mode: Callable[[Mode], Plan | None]) -> Plan:
+                            plan_in_mode: Callable[[Mode], Plan | None], splits: bool) -> Plan:
     """The plan, or one whose partition allows to recompute less, or to keep the limit at all."""
     candidates, params = [plan], plan.params
     if plan.is_scarce:
@@ -110,7 +119,7 @@ def _with_fitting_partition(plan: Plan, plan_of: Callable[[Partition], Plan],
     trials = Trials(peak_bytes=lambda partition: plan_of(partition).peak_bytes(),
                     step_s=lambda partition: plan_of(partition).simulate_times().step_s)
     partition = fitting_partition(plan.forecast, plan.placement, params, params.device_bytes,
-                                  trials)
+                                  trials, splits)
     return plan if partition is None else plan_of(partition)
 
 
@@ -161,6 +170,7 @@ def _in_mode(network: PricedNetwork, mode: Mode) -> PricedNetwork:
 
 def _why_none_fits(network: PricedNetwork, devices: Sequence[str]) -> str:
     """The sentence of the error if no plan fits."""
+    network = _split_and_whole(network)[-1]
     params, plan_of = network.params, _plans_of_partitions(network, devices)
     plan = plan_of(choose_partition(network.elements, network.times, params))
     assert params.device_bytes is not None, 'without a limit, every plan fits'
@@ -169,7 +179,7 @@ def _why_none_fits(network: PricedNetwork, devices: Sequence[str]) -> str:
                                params.device_bytes)
     plan = _with_less_repeated(plan, network, plan_of)
     return why_none_fits(plan.forecast, plan.peak_bytes(), plan.placement, params,
-                         params.device_bytes)
+                         params.device_bytes, network.splits)
 
 
 def _with_less_repeated(plan: Plan, network: PricedNetwork,
@@ -212,10 +222,11 @@ def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Nested],
     network_of_batch = price(network, batch_spec, plan.params, is_frozen, memory.slot_bytes,
                              memory.update_bytes)
     partition = dataclasses.replace(plan.partition, elements=network_of_batch.elements)
-    other = _with_best_modes(arranged(network_of_batch, plan.placement, partition),
-                             network_of_batch)
+    for one in _split_and_whole(network_of_batch):
+        other = _with_best_modes(arranged(one, plan.placement, partition), one)
+        if other.fits:
+            return other
     limit = plan.params.device_bytes
-    if limit is not None and not other.fits:
-        raise ValueError(why_not_by_hand(partition.layers_per_cell, other.peak_bytes(),
-                                         plan.placement, limit))
-    return other
+    assert limit is not None, 'without a limit, every plan fits'
+    raise ValueError(why_not_by_hand(partition.layers_per_cell, other.peak_bytes(),
+                                     plan.placement, limit))

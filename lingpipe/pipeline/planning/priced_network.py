@@ -27,12 +27,14 @@ class PricedNetwork:
       times: of its layers.
       memory: what cells of its layers hold.
       graphs: the graphs of its cells, if they are shared with other Params.
+      splits: whether a schedule may split backwards. Whole ones hold less.
     """
     params: PipelineParams
     elements: tuple[Element, ...]
     times: LayerTimes
     memory: Memory
     graphs: Callable[[range], CellGraph] | None = None
+    splits: bool = True
 
     @functools.cached_property
     def graph_of(self) -> Callable[[range], CellGraph]:
