@@ -153,15 +153,52 @@ def step_with_delays(schedule: Schedule, duration_of: Callable[[Slot], float], e
     return max(_starts_and_ends(schedule, duration_of, edges, delay)[1])
 
 
+def backwards_that_wait(schedule: Schedule, duration_of: Callable[[Slot], float],
+                        early_of: Callable[[Slot], tuple[float, float] | None], edges: Edges,
+                        delay: Callable[[int, int], float]) -> set[Slot]:
+    """The B before which a device is idle, if those that are found have an R in that time.
+
+    The step is played again with each R that was found, until there is no other.
+
+    Args:
+      schedule, duration_of, edges, delay: as of `play_with_delays`.
+      early_of: the seconds of the R of a slot, and of the slot after it; None if it has no R.
+        Asked for one slot of each compiled task.
+    """
+    turns = _turns(schedule, edges)
+    seconds = [duration_of(slot) for slot in turns.examples]
+    early = [early_of(slot) for slot in turns.examples]
+    needs, firsts = turns.delayed_needs(delay), turns.firsts
+    has_r = bytearray(turns.num_slots)
+    waiting: set[Slot] = set()
+    is_complete = not any(early)
+    while not is_complete:
+        is_complete = True
+        end_of = [0.0] * turns.num_slots
+        free_at = [0.0] * len(schedule.devices)
+        for slot, device, task, m in turns.listed:
+            start = idle_from = free_at[device]
+            number, duration, of_early = firsts[task] + m, seconds[task], early[task]
+            if of_early is not None and has_r[number]:
+                repeat_s, duration = of_early
+                start += repeat_s
+            for first, delay_s in needs[task]:
+                arrival = end_of[first + m] + delay_s
+                if arrival > start:
+                    start = arrival
+            free_at[device] = end_of[number] = start + duration
+            if of_early is not None and start > idle_from and not has_r[number]:
+                has_r[number], is_complete = True, False
+                waiting.add(slot)
+    return waiting
+
+
 def _starts_and_ends(schedule: Schedule, duration_of: Callable[[Slot], float], edges: Edges,
                      delay: Callable[[int, int], float]) -> tuple[list[float], list[float]]:
     """When the slots start and end, in the order of their turns."""
     turns = _turns(schedule, edges)
-    home_of, firsts = turns.home_of, turns.firsts
     seconds = [duration_of(slot) for slot in turns.examples]
-    needs = [tuple((first, delay(j, k) if home_of[j] != home_of[k] else 0.0)
-                   for (_, j), first in needs_of_task)
-             for needs_of_task, (_, k, _) in zip(turns.needs, turns.examples, strict=True)]
+    needs, firsts = turns.delayed_needs(delay), turns.firsts
 
     starts: list[float] = []
     ends: list[float] = []
@@ -205,6 +242,13 @@ class _Turns:
     firsts: list[int]
     num_slots: int
     home_of: dict[int, int]
+
+    def delayed_needs(self, delay: Callable[[int, int], float]) -> list[list[tuple[int, float]]]:
+        """For each task, the numbers for micro-batch 0 of what it needs, and how late that is."""
+        homes = self.home_of
+        return [[(first, delay(j, k) if homes[j] != homes[k] else 0.0)
+                 for (_, j), first in needs]
+                for needs, (_, k, _) in zip(self.needs, self.examples, strict=True)]
 
 
 _TURNS: weakref.WeakKeyDictionary[

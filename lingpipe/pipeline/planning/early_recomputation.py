@@ -7,11 +7,11 @@ starts later. What R hands to B goes through memory, so nowhere else is it worth
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from lingpipe.pipeline.planning.cell_times import CellTimes
-from lingpipe.pipeline.planning.dependencies import Edges, play_with_delays
+from lingpipe.pipeline.planning.dependencies import Edges, backwards_that_wait
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 Delay = Callable[[int, int], float]
@@ -27,29 +27,20 @@ def recompute_early(schedule: Schedule, times: CellTimes, edges: Edges,
       edges: pairs (maker, reader).
       delay: seconds from one cell to another on another device.
     """
-    while any(times.repeat):
-        # Where an R lets a B end earlier, its device may have to wait for the next.
-        before, schedule = schedule, _repeated_in_gaps(schedule, times, edges, delay)
-        if schedule == before:
-            break
-    return schedule
+    def early_of(slot: Slot) -> tuple[float, float] | None:
+        """The seconds of the R of a slot, and of the slot after it; None if it has no R."""
+        has_none = (slot.kind != 'B' or not times.repeat[slot.cell] or schedule.is_fused(slot)
+                    or schedule.is_recomputed_early(slot))
+        if has_none:
+            return None
+        after_r = times.of_task(slot.cell, f'{schedule.task_kind(slot)}_after_R')
+        return times.of_task(slot.cell, 'R'), after_r
 
-
-def _repeated_in_gaps(schedule: Schedule, times: CellTimes, edges: Edges, delay: Delay) -> Schedule:
-    """The schedule with an R in every gap before a B that recomputes and has none."""
-    spans = play_with_delays(schedule, times.of(schedule), edges, delay)
-
-    def with_repeats(slots: tuple[Slot, ...]) -> Iterator[Slot]:
-        """The slots of a device, with those that are new."""
-        free_at = 0.0
-        for slot in slots:
-            recomputes = (slot.kind == 'B' and times.repeat[slot.cell] > 0
-                          and not schedule.is_fused(slot)
-                          and not schedule.is_recomputed_early(slot))
-            if recomputes and spans[slot][0] > free_at:
-                yield slot._replace(kind='R')
-            yield slot
-            free_at = spans[slot][1]
-
-    return replace(schedule, devices=tuple(tuple(with_repeats(slots))
-                                           for slots in schedule.devices))
+    # Where an R lets a B end earlier, its device may have to wait for the next.
+    waiting = backwards_that_wait(schedule, times.of(schedule), early_of, edges, delay)
+    if not waiting:
+        return schedule
+    return replace(schedule, devices=tuple(
+        tuple(one for slot in slots
+              for one in ((slot._replace(kind='R'), slot) if slot in waiting else (slot,)))
+        for slots in schedule.devices))

@@ -4,7 +4,12 @@ import re
 
 import pytest
 
-from lingpipe.pipeline.planning.dependencies import chain, dependency_graph, play
+from lingpipe.pipeline.planning.dependencies import (
+    backwards_that_wait,
+    chain,
+    dependency_graph,
+    play,
+)
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import make_schedule
 
@@ -23,6 +28,19 @@ def test_dependencies_follow_skip_connections_both_ways():
 
 def test_the_edges_of_a_chain_join_neighbours():
     assert chain(4) == {(0, 1), (1, 2), (2, 3)}
+
+
+def test_a_backward_also_waits_if_it_only_does_once_the_one_before_has_an_r():
+    """B take 3, of which R saves 1: without an R, B(0, 1) would start when B(0, 0) ends.
+
+        F0 F1 F2 R0 B0 -- R1 B1 -- R2 B2 --
+        .. B0 -- -- B1 -- -- B2 -- -- .. ..
+    """
+    waiting = backwards_that_wait(
+        make_schedule('gpipe', 2, 3), lambda slot: 3.0 if slot.kind == 'B' else 1.0,
+        lambda slot: (1.0, 2.0) if slot.kind == 'B' and slot.cell == 0 else None, chain(2),
+        lambda sender, receiver: 0.0)
+    assert waiting == {Slot('B', 0, 0), Slot('B', 0, 1), Slot('B', 0, 2)}
 
 
 def test_a_slot_starts_when_its_device_is_free_and_what_it_needs_has_ended():
