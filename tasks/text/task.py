@@ -62,10 +62,11 @@ class Text(Problem):
 
     def why_not_measured(self, metric: str) -> str:
         """Says so of what only a cross-entropy has."""
-        if metric not in ('perplexity', 'bits_per_byte') or self._is_cross_entropy:
+        has_no_bytes = metric == 'bits_per_byte' and self._is_cross_entropy
+        if metric not in ('perplexity', 'bits_per_byte') or has_no_bytes:
             return ''
         return (f'{metric} is measured only where the loss is the cross-entropy alone, without '
-                'label smoothing, a scale or a second loss')
+                'label smoothing, a scale, or a second loss')
 
     def check_input(self, source: Input) -> None:
         """Raises ValueError unless the input has as many ids as the network."""
