@@ -8,6 +8,7 @@ for:
     READ           the mini-batch at a position: the values that the devices of the process read
     FINGERPRINT    what tells the mini-batch at a position from another; see fingerprint.py
     SHAPE          which of the input's specs it has
+    TIME           the time, which TensorFlow refuses to tell at times (pipeline/execution/clock.py)
 
 The obvious way is a dataset of tf.data that is placed on the worker. But the trainer would have to
 make it, with all arrays that it holds, and the sources that read in Python can run only in the
@@ -40,7 +41,7 @@ from lingpipe.layers.nested import Nested
 from lingpipe.process import tensorflow_settings
 from lingpipe.process.error_text import sentence
 
-READ, FINGERPRINT, SHAPE = b'read', b'fingerprint', b'shape'
+READ, FINGERPRINT, SHAPE, TIME = b'read', b'fingerprint', b'shape', b'time'
 WORKER_TOKEN = 'pyfunc_0'
 
 _NUM_KEPT = 4       # inputs, whose data may be large: that of training and some of evaluations
@@ -133,10 +134,11 @@ def offer_in_worker(config: tf.compat.v1.ConfigProto,
         if load:
             load()
 
-    def prepared_answer(*args: Any) -> Any:
-        with _LOCK:
-            prepare()
-        return answer(*args)
+    def prepared_answer(what: bytes, *args: Any) -> Any:
+        if what != TIME:
+            with _LOCK:
+                prepare()
+        return answer(what, *args)
 
     token = _token_of(prepared_answer)
     if token != WORKER_TOKEN:
@@ -147,18 +149,21 @@ def answer(what: bytes, text: bytes, position: np.ndarray, *names: np.ndarray) -
     """Answers an op.
 
     Args:
-      what: READ, FINGERPRINT or SHAPE.
+      what: READ, FINGERPRINT, SHAPE or TIME.
       text: of the input's Params.
       position: int64 scalar.
       *names: for READ: string [n], the values of the mini-batch that are wanted.
 
     Returns:
       For READ: the leaves of these values, and the seconds that the mini-batch was waited for, as
-      float64. Otherwise JSON: {'reply': ...}, or {'problem': a sentence}.
+      float64. For TIME: seconds since the epoch, as float64. Otherwise JSON: {'reply': ...}, or
+      {'problem': a sentence}.
 
     Raises:
       ValueError: for READ, the mini-batch cannot be made.
     """
+    if what == TIME:
+        return np.float64(time.time())
     with _LOCK:
         if what == READ:
             return _read(text.decode(), int(position), [name.decode() for name in names[0]])

@@ -30,7 +30,6 @@ from lingpipe.checkpoint import Checkpointer
 from lingpipe.checkpoint.room import check_room
 from lingpipe.cluster.returned import ReturnedWorkerError
 from lingpipe.input import InputMeter
-from lingpipe.pipeline.execution import clock
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training.announced_checkpoints import AnnouncedCheckpoints
@@ -161,8 +160,6 @@ class TrainLoop:
         timed = TimedSteps(p.timeline_step)
         if self._options.has_timeline and p.timeline_step is None:
             timed = soon_after(step, p.num_steps)
-        if (timed.last_step or 0) > step:
-            clock.check(self._run.program.plan.placement.all_devices)
         return timed
 
     def _make_progress(self) -> Progress:

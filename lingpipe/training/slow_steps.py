@@ -12,7 +12,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from lingpipe.pipeline.execution import clock
 from lingpipe.pipeline.planning.breakdown import StepTimes
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.training.run import Run
@@ -80,11 +79,6 @@ class SlowSearch:
         """Looks at the time of a step that was made, and that was not timed by tasks."""
         if not self._run.site.watchdog or not self._steps.add(seconds):
             return
-        if not clock.has_clocks(self._run.program.plan.placement.all_devices):
-            self._run.report.say(
-                f'step {number}: {slower_text(self._steps.before_s, self._steps.now_s)}; which '
-                'device is the cause cannot be said where ops must be deterministic')
-            return
         num_steps = self._run.experiment.params.train.num_steps
         self._timed = TimedSteps(min(number + NUM_TIMED_STEPS, num_steps))
 
@@ -113,7 +107,8 @@ def cause_text(before_s: float, now_s: float, measured: Sequence[StepTimes], pla
     busy_s = [num_batches * statistics.median(step.timeline.busy_s(device) for step in measured)
               for device in range(measured[0].timeline.num_devices)]
     slower = [device for device, seconds in enumerate(busy_s) if seconds > before_s]
-    start = slower_text(before_s, now_s)
+    start = (f'steps take {now_s / before_s:.1f} times as long as before ({now_s * 1e3:,.0f} ms, '
+             f'not {before_s * 1e3:,.0f})')
     if not slower:
         return (f'{start}, and the tasks are not the cause: those of the slowest device take '
                 f'{max(busy_s) * 1e3:,.0f} ms; look at the links, at workers that stand still '
@@ -126,9 +121,3 @@ def cause_text(before_s: float, now_s: float, measured: Sequence[StepTimes], pla
         return f'{name}, whose tasks alone take {busy_s[device] * 1e3:,.0f} ms'
 
     return f'{start}, because of {" and ".join(map(text, slower))}: look at that machine'
-
-
-def slower_text(before_s: float, now_s: float) -> str:
-    """Returns how much slower steps have become."""
-    return (f'steps take {now_s / before_s:.1f} times as long as before ({now_s * 1e3:,.0f} ms, '
-            f'not {before_s * 1e3:,.0f})')

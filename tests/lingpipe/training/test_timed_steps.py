@@ -1,4 +1,5 @@
 """Timed steps: which steps they are, and which of them count."""
+import json
 from typing import Any
 
 import pytest
@@ -32,13 +33,14 @@ def test_warm_up_is_not_measured_unless_it_is_all_there_is():
 
 
 @pytest.mark.slow
-def test_steps_on_workers_are_not_timed_where_ops_must_be_deterministic(tmp_path, monkeypatch):
-    """The run is refused before its first step, and not in the step that would be timed."""
+def test_steps_on_workers_are_timed_where_ops_must_be_deterministic(tmp_path, monkeypatch):
+    """TensorFlow refuses to tell the time there, and Python does not."""
     monkeypatch.setenv('TF_DETERMINISTIC_OPS', '1')
     with local_workers.workers(1, hangs_after_s=60.) as (worker,):
         worker.wait()
         trainer = local_workers.Trainer(tmp_path, [f'2*{worker.address}'], '--timeline')
         _, err = trainer.process.communicate(timeout=200)
-        assert trainer.process.returncode == 1
-        assert 'tasks on workers cannot be timed where ops must be deterministic' in err
-        assert 'step 1/' not in trainer.log()
+        assert trainer.process.returncode == 0, err[-2000:]
+    (path,) = (tmp_path / 'timeline').glob('*-breakdown.json')
+    parts = json.loads(path.read_text())
+    assert 0. < parts['measured']['forward'] < parts['step_s']
