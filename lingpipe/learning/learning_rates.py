@@ -28,6 +28,10 @@ Decay: TypeAlias = Callable[[tf.Tensor], tf.Tensor]
 """Updates since the end of the warm-up -> rate; a Keras LearningRateSchedule is one."""
 
 
+class IncompleteScheduleError(NotImplementedError):
+    """A Schedule lacks what its base cannot know."""
+
+
 class Schedule(Configurable):
     """The base of learning rates. Subclasses give `peak` and `decay`, or override `__call__`."""
 
@@ -41,14 +45,14 @@ class Schedule(Configurable):
     @property
     def peak(self) -> float:
         """The rate at the end of the warm-up."""
-        raise NotImplementedError(f'the learning rate {type(self).__name__} has no peak, which a '
-                                  'warm-up leads to; give it a property peak.')
+        raise IncompleteScheduleError(f'the learning rate {type(self).__name__} has no peak, which '
+                                      'a warm-up leads to; give it a property peak.')
 
     def decay(self) -> Decay:
         """The rate from the end of the warm-up on."""
-        raise NotImplementedError(f'the learning rate {type(self).__name__} has no decay; give it '
-                                  'a method decay, which returns a function of the updates since '
-                                  'the warm-up, or a method __call__ of its own.')
+        raise IncompleteScheduleError(f'the learning rate {type(self).__name__} has no decay; give '
+                                      'it a method decay, which returns a function of the updates '
+                                      'since the warm-up, or a method __call__ of its own.')
 
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
         """The rate of the update after `step` updates, a float32 scalar, in a graph or outside."""

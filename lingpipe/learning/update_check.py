@@ -10,13 +10,8 @@ import tensorflow as tf
 
 from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.learning.optimizer import is_of_a_user
+from lingpipe.learning.random_ops import first_random_op
 from lingpipe.learning.update_rule import UpdateRule
-
-# The ops that draw random numbers from a state of TensorFlow's own.
-_DRAWING = frozenset("""
-    Multinomial ParameterizedTruncatedNormal RandomGamma RandomPoisson RandomPoissonV2 RandomShuffle
-    RandomStandardNormal RandomUniform RandomUniformInt TruncatedNormal
-    """.split())
 
 _RANDOM_REMEDY = ('for random numbers use tf.random.stateless_* with a seed made of '
                   'self.iterations and a number of the weight.')
@@ -41,16 +36,11 @@ def check_update(rule: UpdateRule) -> None:
             'update_step is traced: it gets the gradient, the weight as a tf.Variable and the '
             'learning rate as a scalar, and must compute with tensors; correct it.') from error
 
-    graph = update.graph.as_graph_def()
-    functions = [node.op for function in graph.library.function for node in function.node_def]
-    for op in [*(node.op for node in graph.node), *functions]:
-        if op in _DRAWING:
-            raise ValueError(f'the optimizer {name} makes the op {op}, which gives other numbers '
-                             f'in every run and for every number of cells; {_RANDOM_REMEDY}')
-    known = {variable.handle.ref() for variable in (weight, *layer.variables().values())}
-    foreign = [captured for captured in update.captured_inputs
-               if captured.dtype == tf.resource and captured.ref() not in known]
-    if foreign:
+    if op := first_random_op(update.graph):
+        raise ValueError(f'the optimizer {name} makes the op {op}, which gives other numbers '
+                         f'in every run and for every number of cells; {_RANDOM_REMEDY}')
+    known = {variable.ref() for variable in (weight, *layer.variables().values())}
+    if any(variable.ref() not in known for variable in update.variables):
         raise ValueError(f'the optimizer {name} uses a variable in an update that is not among its '
                          'variables, so that no checkpoint would hold it; make it by '
                          'add_variable or add_optimizer_variables in build, and keep it as an '
