@@ -84,7 +84,8 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
                 and trace(layer, *args, training=False, **kwargs).emissions == Emissions()):
             raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} computes something, '
                              'but returns nothing and emits nothing, so that it has no effect; '
-                             'return its output.')
+                             'return its output, or, if its Params decide whether it emits, '
+                             'compute only what is emitted.')
     for op in graph.get_operations():
         if impure_types(op):
             raise impure(layer.path, op)

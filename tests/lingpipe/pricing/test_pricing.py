@@ -171,7 +171,8 @@ def test_a_layer_that_computes_in_vain_is_refused() -> None:
     """A forgotten return left the layer without effect, and nothing said so."""
     with pytest.raises(ValueError, match='^traced: fprop of Traced computes something, but returns '
                                          'nothing and emits nothing, so that it has no effect; '
-                                         'return its output'):
+                                         'return its output, or, if its Params decide whether it '
+                                         r'emits, compute only what is emitted\.$'):
         pricing.price(Traced(lambda x: (2 * x, None)[1]), tf.TensorSpec([2, 8]))
 
 
