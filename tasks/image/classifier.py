@@ -49,13 +49,8 @@ class ImageClassification(Problem):
           ValueError: the input has more classes than the network has outputs.
         """
         first = next(iter(self.network.elements()))
-        spec = source.spec().get(first.reads().get('x', ''))
-        if isinstance(first, Normalize) and spec is not None and spec.dtype.is_floating:
-            logging.warning(
-                '%s divides by 255, as bytes need it, and %s gives %s; if these are numbers from 0 '
-                'to 1 already, divide mean and std of its Params by 255, or leave it out',
-                first.path, type(source).__name__, spec.dtype.name)
-
+        if isinstance(first, Normalize):   # Others need no spec, for which an input may read files.
+            _warn_of_floats(first, source)
         num_classes = len(source.class_names)
         dense_layers = [layer for layer in self.network.elements() if isinstance(layer, Dense)]
         if not dense_layers:
@@ -102,6 +97,16 @@ class AuxiliaryLoss(CrossEntropyLoss):
         """Adds the loss of logits [b, num_classes] in training."""
         if ctx.training:
             super().fprop(theta, ctx, x, labels, weight, other_labels, share)
+
+
+def _warn_of_floats(normalize: Normalize, source: Input) -> None:
+    """Warns if the layer would scale numbers from 0 to 1 once more."""
+    spec = source.spec().get(normalize.reads()['x'])
+    if spec is not None and spec.dtype.is_floating:
+        logging.warning(
+            '%s divides by 255, as bytes need it, and %s gives %s; if these are numbers from 0 to '
+            '1 already, divide mean and std of its Params by 255, or leave it out',
+            normalize.path, type(source).__name__, spec.dtype.name)
 
 
 def classifier(network: Any, learner: Learner.Params, label_smoothing: float = 0.1,

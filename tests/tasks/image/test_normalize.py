@@ -65,6 +65,23 @@ def test_floats_that_may_be_scaled_already_are_named(dtype, caplog):
         'out'])
 
 
+class Unread(ArrayInput):
+    """An input whose files are on another machine."""
+
+    def load(self):
+        raise AssertionError('the files are asked for')
+
+
+def test_an_input_before_another_layer_is_not_read():
+    """A run that only predicts has no use for the data of its eval inputs."""
+    network = Sequential.Params(name='network', layers=(
+        Flatten.Params(name='flatten', reads={'x': 'image'}),
+        Dense.Params(name='logits', input_dim=108, units=5)))
+    task = classifier(network, Learner.Params(
+        optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1)))
+    task.instantiate().check_input(Unread.Params(batch_size=4).instantiate())
+
+
 @pytest.mark.parametrize('is_mixed', [False, True])
 def test_a_network_that_begins_with_bytes_is_the_same_in_any_number_of_cells(is_mixed):
     network = Sequential.Params(name='network', layers=(
