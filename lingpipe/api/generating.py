@@ -1,4 +1,4 @@
-"""Generating: texts that a run's checkpoint makes of texts: continuations and translations."""
+"""Generating: continues prompts and translates lines with the weights of a run's checkpoint."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from lingpipe.wording.values import show
 
 
 class GeneratingRun(OpenRun):
-    """A run that makes texts of texts, as far as its task can."""
+    """A run that continues prompts and translates lines, if its task can."""
 
     def generate(self, prompts: Sequence[str], checkpoint: str | int | None = None,
                  **fields: Any) -> list[str]:

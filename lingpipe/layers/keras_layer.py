@@ -90,7 +90,7 @@ class KerasLayer(Layer):
     """
 
     mask_rule = 'takes'
-    training_only_remedy = ''   # It is found out.
+    training_only_remedy = ''   # Tracing finds out, so there is nothing to set.
 
     class Params(ParamsWithValues):
         """The Keras layer, and what it is given."""

@@ -61,7 +61,7 @@ class Text(Problem):
         return derived
 
     def why_not_measured(self, metric: str) -> str:
-        """Says so of what only a cross-entropy has."""
+        """Explains why there is no perplexity, or why there are no bits per byte."""
         has_no_bytes = metric == 'bits_per_byte' and self._is_cross_entropy
         if metric not in ('perplexity', 'bits_per_byte') or has_no_bytes:
             return ''

@@ -35,7 +35,7 @@ def source_ids(vocabulary: Vocabulary, lines: Sequence[str], language: str,
                          'lingpipe.tools.train_vocabulary --language_tags.')
 
     usual = [_tag(language, known, 'task.decode.language')] if language else []
-    cleaned = [normalized(line) for line in lines]   # Nothing that is not seen hides a tag.
+    cleaned = [normalized(line) for line in lines]   # Invisible marks hide no tag.
     tags = [_TAG.match(line) if known else None for line in cleaned]
     texts = [normalized(line[tag.end():]) if tag else line
              for line, tag in zip(cleaned, tags, strict=True)]

@@ -156,9 +156,10 @@ def step_with_delays(schedule: Schedule, duration_of: Callable[[Slot], float], e
 def backwards_that_wait(schedule: Schedule, duration_of: Callable[[Slot], float],
                         early_of: Callable[[Slot], tuple[float, float] | None], edges: Edges,
                         delay: Callable[[int, int], float]) -> set[Slot]:
-    """The B before which a device is idle, if those that are found have an R in that time.
+    """Returns the B slots for which a device waits, and before which an R is thus worth its time.
 
-    The step is played again with each R that was found, until there is no other.
+    With these R the step is shorter, and devices may wait for other B. So the step is played again
+    with the R found so far, until no further one is found.
 
     Args:
       schedule, duration_of, edges, delay: as of `play_with_delays`.
