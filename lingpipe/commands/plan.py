@@ -22,6 +22,7 @@ from lingpipe.pipeline.execution.measured_hardware import free_bytes, measured_h
 from lingpipe.pipeline.execution.measured_layers import MeasuredLayers
 from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.hardware import Hardware, device_type
+from lingpipe.pipeline.planning.moved_cuts import with_moved_cuts
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan_search import MOST_EFFORT, Found, best
 from lingpipe.pipeline.planning.search_space import FREE, Choice, SearchSpace, keeps_statistics
@@ -48,6 +49,7 @@ def plan(params: Experiment.Params, options: RunOptions) -> str:
     found = best(search.candidates, search.choices, NUM_SHOWN)
     if not found.candidates:
         raise ValueError(_why_none(search, found))
+    found = with_moved_cuts(search.candidates, found)
     report = candidate_table.Report(
         model=options.model, batch_size=params.train_input.batch_size, num_devices=len(set(names)),
         hardware=search.candidates.subject.hardware, limit=search.candidates.subject.limit,

@@ -131,6 +131,22 @@ class Candidates:
             self._unlimited[choice] = candidate
         return candidate
 
+    def with_cuts(self, candidate: Candidate, layers_per_cell: tuple[int, ...],
+                  ) -> Candidate | None:
+        """A candidate with other cuts; None if its devices would hold more than its Params allow.
+
+        Args:
+          candidate: of this subject, with the cuts of the partitioner.
+          layers_per_cell: as of PipelineParams.
+        """
+        params = candidate.plan.params.copy().set(layers_per_cell=layers_per_cell)
+        plan = self._plan_of_params(candidate.choice, params.validate())
+        if plan is None:
+            return None
+        return dataclasses.replace(
+            candidate, plan=plan, step=forecast_step(plan, self.subject.hardware),
+            unmoved_s=candidate.step_s)
+
     def _unlimited_fit(self, choice: Choice) -> Candidate | None:
         """The candidate of recompute='fit' if memory does not matter: that of 'none'."""
         twin = choice._replace(recompute='none')

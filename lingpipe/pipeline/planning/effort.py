@@ -4,7 +4,7 @@ A search that ends after some effort takes the most promising choices first. Eff
 microseconds of one core (machine C, 2026-11-23), but follows from the choice alone: so a search
 ends at the same choice on every machine, and finds the same plans.
 
-K cells, U units of layers, D devices of a replica, M micro-batches.
+K cells, L layers, U units of layers, D devices of a replica, M micro-batches.
 """
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _LIMITED_A_SLOT = 150.0   # Other cuts and orders are tried.
 _OF_FIT = 2.0             # Cells choose what they keep, after plans in which they do not.
 _OF_AUTO = 5.0            # All schedules are tried, K times as long for each.
 _OF_LIMITED_AUTO = 1.0    # A limit has all schedules tried already; only the K times are left.
+_MOVED_A_LAYER = 10.0     # Times and weights are added up again.
 _CUTS_A_SPAN = 1.0        # for cuts of devices that have two cells each, K U^2 times
 
 
@@ -48,6 +49,16 @@ def plan_effort(choice: Choice, is_limited: bool, num_units: int) -> float:
     if choice.schedule in SEVERAL_CELLS_A_DEVICE:
         effort += _CUTS_A_SPAN * choice.num_cells * num_units ** 2
     return factor * effort
+
+
+def moved_effort(choice: Choice, is_limited: bool, num_units: int, num_layers: int) -> float:
+    """Microseconds, about, to make the plan of a choice with other cuts, and to simulate it.
+
+    Args:
+      choice, is_limited, num_units: as of `plan_effort`.
+      num_layers: L.
+    """
+    return plan_effort(choice, is_limited, num_units) + _MOVED_A_LAYER * num_layers
 
 
 def likely_s(choice: Choice, busy_s: float, num_devices: int) -> float:

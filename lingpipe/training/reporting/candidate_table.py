@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import shlex
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,11 +70,22 @@ class Report:
             '',
             rendered(table).rstrip('\n'),
             '',
+            *self._moved(),
             *self._left(),
             'The first, with --json all:',
             *_wrapped(self.flags(0)),
         ]
         return '\n'.join(lines) + '\n'
+
+    def _moved(self) -> list[str]:
+        """The lines that say which plans have moved cuts, and what that gains."""
+        gains = [f'{i} by {candidate.moved_gain:.1%}' for i, candidate in
+                 enumerate(self.found.candidates, 1) if candidate.moved_gain]
+        if not gains:
+            return []
+        text = ('Cuts were moved away from equal cells, which makes the simulated steps of these '
+                f'plans shorter: {", ".join(gains)}.')
+        return [*textwrap.wrap(text, WIDTH), '']
 
     def _left(self) -> list[str]:
         """The lines that say what the search has left out, if it did not come to its end."""
@@ -81,7 +93,8 @@ class Report:
             return []
         return [
             f'{self.found.num_left:,} plans were left out, since to work them all out takes long;',
-            f'none of them has more than {self.batch_size / self.found.left_s:,.1f} examples/s.',
+            f'unless cuts are moved, none has more than '
+            f'{self.batch_size / self.found.left_s:,.1f} examples/s.',
             'To choose among fewer, set what you know, as with --set pipeline.num_cells=8.', '']
 
     def json(self) -> str:
@@ -97,6 +110,7 @@ class Report:
                 'bubble_share': candidate.bubble_share,
                 'peak_bytes': candidate.peak_bytes,
                 'peak_share': candidate.peak_bytes / self.limit if self.limit else None,
+                'moved_gain': candidate.moved_gain,
                 'limited_by': candidate.limited_by,
                 'losses_s': candidate.losses,
                 'flags': self.flags(i),

@@ -59,6 +59,14 @@ def test_json_has_the_flags_that_give_each_plan(capsys):
         assert shown.pipeline.num_micro_batches == plan['num_micro_batches']
 
 
+def test_cuts_that_a_person_sets_are_not_moved(capsys):
+    flags = (*ON_H100, '--set=pipeline.num_cells=2', '--set=pipeline.layers_per_cell=[1,4]')
+    found = plans(capsys, *flags)
+    assert {tuple(plan['layers_per_cell']) for plan in found} == {(1, 4)}
+    assert {plan['moved_gain'] for plan in found} == {0.0}
+    assert 'Cuts were moved' not in printed(capsys, *flags)
+
+
 def test_what_a_person_sets_stays(capsys):
     found = plans(capsys, *ON_H100, '--set=pipeline.num_cells=2', '--set=pipeline.schedule=gpipe')
     assert {(plan['num_cells'], plan['schedule']) for plan in found} == {(2, 'gpipe')}

@@ -1,5 +1,5 @@
 """Effort: larger choices and those under a limit take more of it."""
-from lingpipe.pipeline.planning.effort import bound_effort, likely_s, plan_effort
+from lingpipe.pipeline.planning.effort import bound_effort, likely_s, moved_effort, plan_effort
 from lingpipe.pipeline.planning.search_space import Choice
 
 
@@ -22,6 +22,11 @@ def test_a_limit_fit_auto_and_devices_with_two_cells_take_more():
 
     assert effort(is_limited=False) < effort() < effort(recompute='fit')
     assert effort() < effort(schedule='zb_v') < effort(schedule='auto')
+
+
+def test_other_cuts_of_more_layers_take_more():
+    assert plan_effort(PLAIN, False, 10) < moved_effort(PLAIN, False, 10, 20)
+    assert moved_effort(PLAIN, False, 10, 20) < moved_effort(PLAIN, False, 10, 40)
 
 
 def test_a_step_is_likely_to_take_as_long_as_the_schedule_waits():
