@@ -10,6 +10,7 @@ channels of a head.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import tensorflow as tf
 
@@ -20,7 +21,8 @@ from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.dense import project, projection_flops
 from lingpipe.layers.nested import NestedMap
-from lingpipe.layers.rotary import rotate, rotation_flops, rotations
+from lingpipe.layers.rms_norm import rms_norm, rms_norm_flops
+from lingpipe.layers.rotary import RotaryScaling, rotate, rotation_flops, rotations
 from lingpipe.layers.shapes import check_last_dim, dims
 from lingpipe.layers.static_shapes import as_spec, static_shape
 
@@ -48,6 +50,14 @@ class GroupedQueryAttention(Layer):
         head_dim: int = field(0, 'h, the channels of a head; 0: input_dim / num_heads.', least=0)
         rotary_base: float = field(10_000., 'The slowest channels turn by nearly 1 / rotary_base a '
                                             'position; larger for longer texts.', least=1)
+        rotary_scaling: RotaryScaling = field(RotaryScaling(), 'Slower rotations for longer texts.')
+        biases: Literal['none', 'qkv', 'all'] = field(
+            'none', 'Which projections add a bias: none, those of queries, keys and values, or '
+                    'that of the output, too.')
+        normalises_heads: bool = field(False, 'Whether each head of queries and of keys is '
+                                              'normalised (RMSNorm) before it is rotated.')
+        epsilon: float = field(1e-6, 'Added to the mean of squares of a head, if it is normalised.',
+                               least=0)
         block_size: int = field(256, 'Positions of a block of queries or keys; the scores of one '
                                      'block exist at a time.', least=1)
         kernel_initializer: str = field('glorot_uniform', 'Name of the Keras initializer of the '
@@ -81,6 +91,16 @@ class GroupedQueryAttention(Layer):
         self.add_weight('wk', [p.input_dim, self.group_width], p.kernel_initializer)
         self.add_weight('wv', [p.input_dim, self.group_width], p.kernel_initializer)
         self.add_weight('wo', [self.width, p.input_dim], p.kernel_initializer)
+        self.has_bias = p.biases != 'none'
+        if self.has_bias:
+            self.add_weight('bq', [self.width], 'zeros')
+            self.add_weight('bk', [self.group_width], 'zeros')
+            self.add_weight('bv', [self.group_width], 'zeros')
+        if p.biases == 'all':
+            self.add_weight('bo', [p.input_dim], 'zeros')
+        if p.normalises_heads:
+            self.add_weight('q_scale', [self.head_dim], 'ones')
+            self.add_weight('k_scale', [self.head_dim], 'ones')
 
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor,
               positions: tf.Tensor | None = None,
@@ -109,20 +129,23 @@ class GroupedQueryAttention(Layer):
 
         documents = None if documents is None else tf.cast(documents, tf.int64)
         y = causal_attention(q, k, v, documents, p.block_size)  # [b, T, H h]
-        return tf.reshape(project(y, theta.wo), dims(x))
+        return tf.reshape(project(y, theta.wo, theta.get('bo')), dims(x))
 
     def cost(self, x: tf.TensorSpec, positions: tf.TensorSpec | None = None,
              documents: tf.TensorSpec | None = None) -> Cost:
-        """Four projections, the rotations, and the blocks that a causal mask leaves."""
+        """Projections, normalisation, rotations, and the blocks that a causal mask leaves."""
         p = self.params
         self._check(x, positions, documents)
         b, t, _ = static_shape(x, self.path, 'x')
-        flops = (2 * projection_flops(b * t, p.input_dim, self.width, has_bias=False)
-                 + 2 * projection_flops(b * t, p.input_dim, self.group_width, has_bias=False)
+        flops = (projection_flops(b * t, p.input_dim, self.width, self.has_bias)
+                 + projection_flops(b * t, self.width, p.input_dim, p.biases == 'all')
+                 + 2 * projection_flops(b * t, p.input_dim, self.group_width, self.has_bias)
                  + b * t * self.width  # q, scaled.
                  + rotation_flops(b * t * (self.width + self.group_width),
                                   t * (1 if positions is None else b) * self.head_dim // 2)
                  + attention_flops(b, t, p.num_heads, self.head_dim, p.block_size))
+        if p.normalises_heads:
+            flops += rms_norm_flops(b * t * (p.num_heads + self.num_groups), self.head_dim)
         return Cost(flops, self.num_weights, as_spec(x))
 
     # Decoding: x [n, k, D], one position of k hypotheses of each of n sentences.
@@ -158,7 +181,7 @@ class GroupedQueryAttention(Layer):
             is_seen = is_seen[:, tf.newaxis, tf.newaxis, tf.newaxis]
             scores = tf.where(is_seen, scores, -math.inf)
         y = tf.matmul(tf.cast(tf.nn.softmax(scores), x.dtype), past.v)  # [n, k, G, r, h]
-        y = project(tf.reshape(y, [-1, self.width]), theta.wo)
+        y = project(tf.reshape(y, [-1, self.width]), theta.wo, theta.get('bo'))
         return tf.reshape(y, [n, k, self.params.input_dim]), past
 
     def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
@@ -187,17 +210,26 @@ class GroupedQueryAttention(Layer):
         weights = tf.reshape(tf.cast(weights, x.dtype), dims(scores))
         y = tf.reshape(tf.matmul(weights, past.v), [n, -1, t, self.head_dim])
         y = tf.reshape(tf.transpose(y, [0, 2, 1, 3]), [n * t, self.width])
-        return tf.reshape(project(y, theta.wo), dims(x)), past
+        return tf.reshape(project(y, theta.wo, theta.get('bo')), dims(x)), past
 
     # Parts.
 
     def _projected(self, theta: NestedMap, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Queries [rows, H h], scaled, keys and values [rows, G h]."""
-        return (project(x, theta.wq) * self.head_dim ** -0.5, project(x, theta.wk),
-                project(x, theta.wv))
+        q = project(x, theta.wq, theta.get('bq'))
+        k = project(x, theta.wk, theta.get('bk'))
+        if self.params.normalises_heads:
+            q, k = self._normalised(q, theta.q_scale), self._normalised(k, theta.k_scale)
+        return q * self.head_dim ** -0.5, k, project(x, theta.wv, theta.get('bv'))
+
+    def _normalised(self, rows: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        """Every head of [rows, H h] divided by its size."""
+        heads = tf.reshape(rows, [-1, self.head_dim])
+        return tf.reshape(rms_norm(heads, scale, self.params.epsilon), dims(rows))
 
     def _rotations(self, positions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return rotations(positions, self.head_dim, self.params.rotary_base)
+        p = self.params
+        return rotations(positions, self.head_dim, p.rotary_base, p.rotary_scaling)
 
     def _check(self, x: tf.Tensor | tf.TensorSpec, positions: tf.Tensor | tf.TensorSpec | None,
                documents: tf.Tensor | tf.TensorSpec | None) -> None:

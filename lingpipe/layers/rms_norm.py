@@ -15,7 +15,7 @@ from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim, num_rows
-from lingpipe.layers.static_shapes import as_spec, num_elements
+from lingpipe.layers.static_shapes import as_spec
 
 
 class RMSNorm(Layer):
@@ -47,9 +47,8 @@ class RMSNorm(Layer):
     def cost(self, x: tf.TensorSpec) -> Cost:
         """4 operations an element, 2 a row."""
         check_last_dim(x, self.params.dim, self.path)
-        rows = num_rows(x, self.path)
-        # An element: square, mean, normalise, scale. A row: epsilon, rsqrt.
-        return Cost(4. * num_elements(x) + 2. * rows, self.num_weights, as_spec(x))
+        flops = rms_norm_flops(num_rows(x, self.path), self.params.dim)
+        return Cost(flops, self.num_weights, as_spec(x))
 
 
 def rms_norm(x: tf.Tensor, scale: tf.Tensor, epsilon: float) -> tf.Tensor:
@@ -72,3 +71,8 @@ def rms_norm(x: tf.Tensor, scale: tf.Tensor, epsilon: float) -> tf.Tensor:
         return h * scale, gradient
 
     return tf.cast(normalised(tf.cast(x, tf.float32), scale), x.dtype)
+
+
+def rms_norm_flops(num_rows: int, dim: int) -> float:
+    """FLOPs of `rms_norm`. An element: square, mean, normalise, scale. A row: epsilon, rsqrt."""
+    return 4. * num_rows * dim + 2. * num_rows

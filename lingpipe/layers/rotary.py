@@ -9,15 +9,48 @@ Shapes: T time, h channels of a head.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from lingpipe.hyperparams import Params, field
 
-def rotations(positions: tf.Tensor, head_dim: int, base: float) -> tuple[tf.Tensor, tf.Tensor]:
+
+class RotaryScaling(Params):
+    """Slower rotations, for longer texts than a model learned at first, as LLaMA 3.1 has them.
+
+    A channel that turns fewer than `low` times in `length` positions turns `factor` times slower;
+    one that turns more than `high` times turns as before; between them, the speed is interpolated.
+    """
+    factor: float = field(1., 'How many times slower the slow channels turn; 1: none does.',
+                          least=1)
+    low: float = field(1., 'Channels with fewer turns are slow ones.', above=0)
+    high: float = field(4., 'Channels with more turns stay as they are.', above=0)
+    length: int = field(8192, 'Positions of the texts that the model learned at first.', least=1)
+
+    def check(self) -> None:
+        """Raises ValueError unless low is below high."""
+        if self.low >= self.high:
+            raise ValueError(f'low={self.low} is not below high={self.high}, but speeds are '
+                             'interpolated between the two; write low=1 and high=4.')
+
+    def scaled(self, period: float) -> float:
+        """The period of a channel; the argument and the result are in positions per radian."""
+        if self.factor == 1:
+            return period
+        num_turns = self.length / (2 * math.pi * period)
+        share = min(max((num_turns - self.low) / (self.high - self.low), 0.), 1.)
+        return period / ((1 - share) / self.factor + share)
+
+
+def rotations(positions: tf.Tensor, head_dim: int, base: float,
+              scaling: RotaryScaling | None = None) -> tuple[tf.Tensor, tf.Tensor]:
     """The cosines and sines of the angles of positions [...], float32 [..., h/2]."""
-    periods = tf.constant([base ** (2 * c / head_dim) for c in range(head_dim // 2)])
-    angles = tf.cast(positions, tf.float32)[..., tf.newaxis] / periods
+    periods = [base ** (2 * c / head_dim) for c in range(head_dim // 2)]
+    if scaling is not None:
+        periods = [scaling.scaled(period) for period in periods]
+    angles = tf.cast(positions, tf.float32)[..., tf.newaxis] / tf.constant(periods)
     return tf.cos(angles), tf.sin(angles)
 
 

@@ -27,6 +27,7 @@ from typing import Any, Literal
 from lingpipe import layers as lib
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
+from lingpipe.layers.rotary import RotaryScaling
 from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.layers.streamed_softmax import logits_of
 from lingpipe.tasks.text.bytes_per_token import BytesPerToken
@@ -51,6 +52,11 @@ class LanguageModel(Sequential):
         num_groups: int = field(0, 'Heads of keys and values; 0: num_heads.', least=0)
         head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.', least=0)
         rotary_base: float = field(10_000., 'See GroupedQueryAttention.', least=1)
+        rotary_scaling: RotaryScaling = field(RotaryScaling(), 'Slower rotations for longer texts.')
+        biases: Literal['none', 'qkv', 'all'] = field('none', 'See GroupedQueryAttention.')
+        normalises_heads: bool = field(False, 'See GroupedQueryAttention.')
+        epsilon: float = field(1e-5, 'Added to the mean of squares by all that normalises.',
+                               least=0)
         block_size: int = field(256, 'Tokens of a block of the attention.', least=1)
         num_experts: int = field(0, 'Experts of a feed-forward part; 0: it is not a mixture.',
                                  least=0)
@@ -58,6 +64,7 @@ class LanguageModel(Sequential):
         capacity_factor: float = field(1.25, 'See MixtureOfExperts.', least=0.01)
         balance: float = field(0.01, 'Factor on the auxiliary loss of the experts.', least=0)
         is_tied: bool = field(False, 'Whether embedding and softmax share a table.')
+        is_scaled: bool = field(True, 'Whether the vectors of ids are multiplied by sqrt(D).')
         dtype: Literal['float32', 'bfloat16'] = field(
             'float32', 'Type of the activations; weights and the loss are float32.')
         has_bytes: bool = field(True, 'Whether the mini-batch has `bytes`, for bits per byte.')
@@ -78,18 +85,20 @@ class LanguageModel(Sequential):
 
 def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:
     tables = lib.split(lib.Embedding.Params(
-        name='embedding', vocab_size=p.vocab_size, dim=p.model_dim, dtype=p.dtype, is_scaled=True,
-        reads={'ids': 'target'}), p.vocabulary_shards)
+        name='embedding', vocab_size=p.vocab_size, dim=p.model_dim, dtype=p.dtype,
+        is_scaled=p.is_scaled, reads={'ids': 'target'}), p.vocabulary_shards)
     attention = lib.GroupedQueryAttention.Params(
         input_dim=p.model_dim, num_heads=p.num_heads, num_groups=p.num_groups,
-        head_dim=p.head_dim, rotary_base=p.rotary_base, block_size=p.block_size)
+        head_dim=p.head_dim, rotary_base=p.rotary_base, rotary_scaling=p.rotary_scaling,
+        biases=p.biases, normalises_heads=p.normalises_heads, epsilon=p.epsilon,
+        block_size=p.block_size)
 
     layers: list[Layer.Params] = [*tables]
     for i in range(p.num_layers):
         for name, body in ('attention', attention), ('ffn', _feed_forward(p)):
             layers.append(lib.PreNorm.Params(name=f'{name}_{i}', dim=p.model_dim,
-                                             body=body.copy()))
-    layers.append(lib.RMSNorm.Params(name='norm', dim=p.model_dim))
+                                             epsilon=p.epsilon, body=body.copy()))
+    layers.append(lib.RMSNorm.Params(name='norm', dim=p.model_dim, epsilon=p.epsilon))
     layers += _output(p, [f'{path}/{table.name}/w' for table in tables])
     return layers
 

@@ -22,6 +22,7 @@ from lingpipe.layers import static_shapes
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.nested import flatten, map_leaves
+from lingpipe.layers.rotary import RotaryScaling
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.planner import make_plan
 from tests.support import traced
@@ -69,6 +70,12 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'GroupedQueryAttention of documents in blocks': (
         layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, head_dim=6, block_size=2),
         SEQUENCE | {'positions': ((2, 5), 9), 'documents': ((2, 5), 2)}),
+    'GroupedQueryAttention with biases of q, k and v': (
+        layers.GroupedQueryAttention.Params(input_dim=8, num_heads=4, num_groups=2, biases='qkv',
+                                            rotary_scaling=RotaryScaling(factor=8.)), SEQUENCE),
+    'GroupedQueryAttention with all biases and normalised heads': (
+        layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, num_groups=1, biases='all',
+                                            normalises_heads=True), SEQUENCE),
     'FeedForward': (layers.FeedForward.Params(input_dim=8, hidden_dim=16, dropout_rate=0.2),
                     SEQUENCE),
     'FeedForward shard': (

@@ -12,6 +12,7 @@ from lingpipe import pricing
 from lingpipe.layers import GroupedQueryAttention
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.rotary import RotaryScaling
 
 B, T, D, H, G = 2, 7, 8, 4, 2
 h = D // H
@@ -81,8 +82,14 @@ def test_documents_may_have_ids_of_64_bits() -> None:
         layer.fprop(theta, *arguments, tf.constant(DOCUMENTS)))
 
 
-def test_position_by_position_gives_what_all_at_once_give() -> None:
-    layer, theta, x = made(block_size=3)
+@pytest.mark.parametrize('fields', [
+    {}, {'biases': 'qkv', 'rotary_scaling': RotaryScaling(factor=3., length=16)},
+    {'biases': 'all', 'normalises_heads': True}], ids=['plain', 'biases of q, k, v', 'all'])
+def test_position_by_position_and_a_prompt_at_once_give_what_fprop_gives(
+        fields: dict[str, Any]) -> None:
+    layer, theta, x = made(block_size=3, **fields)
+    theta = NestedMap({name: value + 0.1 * tf.cast(tf.range(tf.size(value)), tf.float32)
+                       if value.shape.rank == 1 else value for name, value in theta.items()})
     expected = layer.fprop(theta, Context(), tf.constant(x))
     past = None
     for position in range(T):
@@ -91,6 +98,11 @@ def test_position_by_position_gives_what_all_at_once_give() -> None:
         y, past = layer.decode(theta, ctx, NestedMap(), past, tf.constant(x[:, position:][:, :1]))
         np.testing.assert_allclose(y[:, 0], expected[:, position], atol=1e-5)
     assert past.k.shape == [B, 1, G, T, h]
+
+    ctx = DecodingContext(tf.constant(0), 1, 1, T)
+    y, _ = layer.prefill(theta, ctx, NestedMap(), layer.initial_past(
+        B, ctx, x=tf.TensorSpec([B, 1, D])), tf.constant(x))
+    np.testing.assert_allclose(y, expected, atol=1e-5)
 
 
 def test_memory_is_linear_in_the_length() -> None:

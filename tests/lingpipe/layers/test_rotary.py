@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from lingpipe.layers.rotary import rotate, rotations
+from lingpipe.layers.rotary import RotaryScaling, rotate, rotations
 
 
 def rotated(x: np.ndarray, positions: list[int]) -> np.ndarray:
@@ -25,3 +26,15 @@ def test_the_product_of_query_and_key_depends_on_their_distance_alone() -> None:
     scores = [float(np.sum(rotated(q, [9 + shift]) * rotated(k, [4 + shift])))
               for shift in (0, 1, 30)]
     np.testing.assert_allclose(scores, scores[0], rtol=1e-4)
+
+
+def test_slow_channels_turn_more_slowly_fast_ones_as_before_and_those_between_are_between() -> None:
+    """At low=1 and high=3 turns in 2 pi 60 positions: periods above 60, and below 20."""
+    scaling = RotaryScaling(factor=8., low=1., high=3., length=377)
+    periods = [scaling.scaled(period) for period in (10., 19., 30., 61., 1000.)]
+    assert periods == pytest.approx([10., 19., 30. / (0.5 / 8 + 0.5), 488., 8000.], rel=1e-4)
+
+
+def test_a_scaling_without_a_range_between_is_refused() -> None:
+    with pytest.raises(ValueError, match=r'low=4\.0 is not below high=4\.0'):
+        RotaryScaling(low=4.).validate()
