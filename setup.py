@@ -76,6 +76,7 @@ setuptools.setup(
                                             # today's pymdown-extensions
         ],
         'gpu': ['tensorflow[and-cuda]>=2.18'],       # as above, with NVIDIA's libraries
+        'hugging_face': SAFETENSORS,
         'onnx': ONNX,
         'safetensors': SAFETENSORS,
         'test': [

@@ -259,8 +259,9 @@ class Run(GeneratingRun):
         """Writes the newest checkpoint for programs that know nothing of lingpipe.
 
         Args:
-          path: of a file or, for saved_model, of a directory. An earlier export there is replaced.
-          format: saved_model, keras, npz, safetensors or onnx.
+          path: of a file or, for saved_model and hugging_face, of a directory. An earlier export
+            there is replaced.
+          format: saved_model, keras, npz, safetensors, hugging_face or onnx.
           checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
 
         Returns:
@@ -278,7 +279,8 @@ class Run(GeneratingRun):
         site.begin(f'the export of step {metadata["step"]}')
         facts = {'step': metadata['step'], 'model': self._options.model,
                  'task': metadata.get('task', {})}
-        return export(network.program, network.predictions.predictor(), path, format, facts)
+        return export(network.program, network.predictions.predictor(), path, format, facts,
+                      self.params.initialize_from.directory)
 
     # What there is to look at.
 

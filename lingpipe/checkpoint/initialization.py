@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from lingpipe.checkpoint import files, weight_files
+from lingpipe.checkpoint import files, hugging_face, weight_files
 from lingpipe.checkpoint.checkpointer import Checkpointer
 from lingpipe.checkpoint.chosen_step import NEWEST, step_named
 from lingpipe.checkpoint.facts import STEP_NAME, DamagedError, Metadata, read_facts
@@ -59,7 +60,8 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
     Args:
       variables: by key.
       source_dir: the logdir of the other experiment, its directory of checkpoints (the newest that
-        is whole is used), or one checkpoint; or a file, see weight_files.py.
+        is whole is used), or one checkpoint; or a file, see weight_files.py; or a folder of
+        Hugging Face, see hugging_face.py, whose tensors and the variables must then fit each other.
       rules: (regular expression, replacement). The first expression that matches the whole key of a
         variable says which tensor of the checkpoint is taken, with groups as in re.sub
         (r'encoder/(.*)', r'model/encoder/\\1'). With a replacement of None, nothing is taken.
@@ -71,7 +73,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
 
     Raises:
       ValueError: there is no such checkpoint, a rule matches no key, nothing could be taken, or
-        `check` refuses.
+        `check` refuses; or a folder of Hugging Face does not fit.
     """
     for pattern, _ in rules:
         if not any(re.fullmatch(pattern, key) for key in variables):
@@ -81,6 +83,8 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
 
     if weight_files.is_weight_file(source_dir):
         return _initialize_from_file(variables, source_dir, rules, check)
+    if hugging_face.is_folder(source_dir):
+        return _initialize_from_folder(variables, source_dir, rules, check)
     for path, facts in _whole_ones(source_dir, checkpoint):
         report = _planned(variables, path, facts['variables'], rules)
         check(facts['metadata'], report.taken)
@@ -101,10 +105,26 @@ def _initialize_from_file(variables: Mapping[str, tf.Variable], path: str, rules
              for key, array in weights.items()}
     report = _planned(variables, path, kinds, rules)
     check(weight_files.read_metadata(path), report.taken)
+    _assign(variables, report, weights.__getitem__)
+    return report
+
+
+def _initialize_from_folder(variables: Mapping[str, tf.Variable], path: str, rules: Rules,
+                            check: Callable[[Metadata, Iterable[str]], None]) -> Initialization:
+    folder = hugging_face.Folder(path)
+    report = _planned(variables, path, folder.kinds, rules)
+    check({'task': {hugging_face.FACT: folder.config}}, report.taken)
+    folder.check_used(report.missing, report.taken.values(), set(report.not_taken))
+    _assign(variables, report, folder.read)
+    return report
+
+
+def _assign(variables: Mapping[str, tf.Variable], report: Initialization,
+            read: Callable[[str], np.ndarray]) -> None:
+    """Gives variables their values one by one; `read` returns that of a key."""
     for key, source_key in report.taken.items():
         with tf.device(variables[key].device):
-            variables[key].assign(tf.cast(weights[source_key], variables[key].dtype))
-    return report
+            variables[key].assign(tf.cast(read(source_key), variables[key].dtype))
 
 
 def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rules: Rules

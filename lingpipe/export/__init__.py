@@ -6,12 +6,14 @@
     keras         the weights in the Keras model that came in, as a .keras file
     npz           the weights as NumPy arrays by their paths, and a JSON file that describes them
     safetensors   likewise as one safetensors file
+    hugging_face  a directory for transformers: config.json, model.safetensors, the tokenizer
     onnx          the network for ONNX runtimes
 
 All of them hold the weights that evaluation uses: the moving averages where the learner keeps them.
 
     served_network.py   the layers as one function of any number of examples
     formats.py          writes each format
+    hugging_face_folder.py   what a folder of Hugging Face holds
     description.py      what is exported, as JSON
     onnx_check.py       whether an ONNX model computes what the network computes
     replacement.py      nothing that was there is lost

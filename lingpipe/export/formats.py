@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,9 +15,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from lingpipe.checkpoint import files, side_files
+from lingpipe.checkpoint import files, hugging_face, side_files
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.description import described
+from lingpipe.export.hugging_face_folder import hugging_face_folder
 from lingpipe.export.onnx_check import check_outputs
 from lingpipe.export.replacement import (
     DESCRIPTION,
@@ -43,23 +45,27 @@ class _Exported:
       program: has the weights.
       predictor: has the inputs and outputs.
       text: the description, as JSON.
+      source: where the weights began, a folder of Hugging Face perhaps, or ''.
     """
     program: Program
     predictor: Predictor
     text: str
+    source: str
 
 
 def export(program: Program, predictor: Predictor, path: str, format: str,
-           facts: Metadata | None = None) -> str:
+           facts: Metadata | None = None, source: str = '') -> str:
     """Writes a network with the weights that evaluation uses.
 
     Args:
       program: has the weights.
       predictor: says which inputs and outputs.
-      path: of a file or, for saved_model, of a directory. An earlier export there is replaced when
-        the new one is complete.
+      path: of a file or, for saved_model and hugging_face, of a directory. An earlier export there
+        is replaced when the new one is complete.
       format: one of FORMATS.
       facts: what the description holds besides, as JSON.
+      source: where the weights began: if it is a folder of Hugging Face, the format hugging_face
+        takes its config and the files of its tokenizer along.
 
     Returns:
       The path of what was written, to which the format's suffix is added if it lacks it.
@@ -69,8 +75,8 @@ def export(program: Program, predictor: Predictor, path: str, format: str,
       OSError: the path cannot be written. What was there before still is.
     """
     path = check_path(path, format)
-    _WRITERS[format].write(_Exported(program, predictor, described(program, predictor,
-                                                                   facts or {})), path)
+    text = described(program, predictor, facts or {})
+    _WRITERS[format].write(_Exported(program, predictor, text, source), path)
     return path
 
 
@@ -125,7 +131,7 @@ def _write_keras(exported: _Exported, path: str) -> None:
     if len(models) != 1:
         raise ValueError(f'the network was made of {len(models)} Keras models, and the format '
                          'keras writes the one that came in by lp.from_keras; use saved_model, '
-                         'npz, safetensors or onnx.')
+                         'npz, safetensors, hugging_face or onnx.')
     model = to_keras(models[0].params, _arrays(exported), models[0].path)
     with replaced_file(path, _REMEDY) as new, _optimizer_that_begins_anew(model):
         model.save(new)
@@ -169,6 +175,22 @@ def _write_safetensors(exported: _Exported, path: str) -> None:
     with replaced_file(path, _REMEDY) as new, _errors_of_files(error_class):
         safetensors.save_file(_arrays(exported), new, metadata={'format': 'lingpipe'})
     _write_description(exported, path, '.safetensors')
+
+
+def _write_hugging_face(exported: _Exported, path: str) -> None:
+    """Writes a directory that AutoModelForCausalLM.from_pretrained reads."""
+    safetensors: Any = _import('safetensors.numpy', 'safetensors')
+    error_class = _import('safetensors', 'safetensors').SafetensorError
+    folder = hugging_face_folder(exported.program.network, _arrays(exported), exported.source)
+    with replaced_directory(path, _REMEDY) as new:
+        with _errors_of_files(error_class):
+            safetensors.save_file(folder.tensors, os.path.join(new, hugging_face.FILE),
+                                  metadata={'format': 'pt'})   # Without it, transformers refuses.
+        for name, text in folder.texts.items():
+            side_files.write_text(os.path.join(new, name), text)
+        for name, copied in folder.copied.items():
+            shutil.copyfile(copied, os.path.join(new, name))
+        side_files.write_text(os.path.join(new, DESCRIPTION), exported.text)
 
 
 def _write_onnx(exported: _Exported, path: str) -> None:
@@ -279,6 +301,7 @@ _WRITERS: dict[str, _Writer] = {
     'keras': _Writer(_write_keras, '.keras'),
     'npz': _Writer(_write_npz, '.npz'),
     'safetensors': _Writer(_write_safetensors, '.safetensors', ('safetensors.numpy',)),
+    'hugging_face': _Writer(_write_hugging_face, packages=('safetensors.numpy',)),
     'onnx': _Writer(_write_onnx, '.onnx', ('tf2onnx',)),
 }
 FORMATS = tuple(_WRITERS)

@@ -11,7 +11,8 @@ class InitializeFrom(Params):
     """The weights that a new run starts from; see checkpoint.initialize."""
     directory: str = field(
         '', "Another experiment's logdir, its checkpoints, or one of them; or a file of weights, "
-            ".npz, .safetensors, .keras or .weights.h5; empty: all weights start from scratch.")
+            ".npz, .safetensors, .keras or .weights.h5; or a folder of Hugging Face with "
+            "config.json; empty: all weights start from scratch.")
     checkpoint: str = field(
         'newest', "newest, best or a step: which of the directory's checkpoints is taken.")
     rules: tuple[tuple[str, str | None], ...] = field(

@@ -31,6 +31,7 @@ from lingpipe.layers.rotary import RotaryScaling
 from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.layers.streamed_softmax import logits_of
 from lingpipe.tasks.text.bytes_per_token import BytesPerToken
+from lingpipe.tasks.text.hugging_face_config import FIELDS, Config, config_of
 
 
 class LanguageModel(Sequential):
@@ -81,6 +82,33 @@ class LanguageModel(Sequential):
     def output_names(self) -> tuple[str, ...]:
         """The logits. Raises ValueError if the softmax is in shards, which never make them."""
         return logits_of(self.path, self.params.vocabulary_shards)
+
+    def fields_of_hugging_face(self) -> dict[str, Any]:
+        """What config.json of Hugging Face says of a network, as fields of its Params.
+
+        Raises:
+          ValueError: the network has parts that no model of Hugging Face has that is known here.
+        """
+        p = self.params
+        for name, plain in ('num_experts', 0), ('vocabulary_shards', 1):
+            if (value := getattr(p, name)) != plain:
+                raise ValueError(f'task.model.{name}={value} has no counterpart in the models of '
+                                 f'Hugging Face that are known here; make the network with '
+                                 f'{name}={plain}.')
+        return {**{name: getattr(p, name) for name in FIELDS},
+                'num_groups': p.num_groups or p.num_heads,
+                'head_dim': p.head_dim or p.model_dim // p.num_heads}
+
+    def hugging_face_config(self, source: Config) -> dict[str, Any]:
+        """Returns a config.json of Hugging Face that describes the network.
+
+        Args:
+          source: that with which the weights came, or {}.
+
+        Raises:
+          ValueError: no model of Hugging Face that is known here computes the same.
+        """
+        return config_of(self.fields_of_hugging_face(), source)
 
 
 def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:

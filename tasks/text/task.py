@@ -20,6 +20,7 @@ from lingpipe.tasks.text.generation import (
     as_line,
     from_line,
 )
+from lingpipe.tasks.text.hugging_face import check_config
 from lingpipe.tasks.text.inputs import TextInput
 from lingpipe.tasks.text.vocabulary import Vocabulary
 from lingpipe.tasks.translation import vocabulary_facts
@@ -158,7 +159,8 @@ class Text(Problem):
                 f'(vocabulary={facts["vocabulary"]}), or choose another logdir.')
 
     def check_taken(self, facts: Mapping[str, Any], keys: Iterable[str], source: Input) -> None:
-        """Raises ValueError if a table of ids comes from a run with another vocabulary."""
+        """Raises ValueError if weights are those of another vocabulary or of another network."""
+        check_config(self.params.model, facts)
         text = vocabulary_facts.text_of_taken(self.facts(source), facts, keys, self.network)
         if text:
             raise ValueError(f'{text}, or make the tokens with that vocabulary (vocabulary=).')

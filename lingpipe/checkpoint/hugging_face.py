@@ -1,0 +1,234 @@
+"""Hugging Face: the folder of a causal language model of the family of LLaMA, and its weights.
+
+    config.json                      what tasks/text/hugging_face_config.py reads
+    model.safetensors                the weights, or in parts
+    model-00001-of-00002.safetensors
+    model.safetensors.index.json     which part has which tensor
+
+The weights are known here by the paths that they have in a LanguageModel (tasks/text), as
+`weights/model/attention_0/body/wq`, and have its shapes: Hugging Face keeps the kernels of
+projections transposed. Channels of heads need no other order, since both rotate halves
+(layers/rotary.py).
+
+Tensors are read one by one, so that no second copy of the model is ever in memory.
+"""
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+CONFIG = 'config.json'
+FILE = 'model.safetensors'
+FACT = 'config_of_hugging_face'   # the name of the config among the facts of a run
+_INDEX = f'{FILE}.index.json'
+_PREFIX = 'weights/model/'   # of keys, as in the run of a language_problem
+_MOST_NAMED = 5              # tensors in an error
+
+
+class Place(NamedTuple):
+    """Where a weight is in the other program.
+
+    Attributes:
+      name: there.
+      is_transposed: whether its two axes are in the other order there.
+    """
+    name: str
+    is_transposed: bool
+
+
+# The tensor -> the path of the weight in a LanguageModel; {i} is the number of the layer. Those of
+# _KERNELS are transposed.
+_PATHS = {
+    'model.embed_tokens.weight': 'embedding/w',
+    'model.layers.{i}.input_layernorm.weight': 'attention_{i}/norm/scale',
+    **{f'model.layers.{{i}}.self_attn.{c}_proj.bias': f'attention_{{i}}/body/b{c}' for c in 'qkvo'},
+    **{f'model.layers.{{i}}.self_attn.{c}_norm.weight': f'attention_{{i}}/body/{c}_scale'
+       for c in 'qk'},
+    'model.layers.{i}.post_attention_layernorm.weight': 'ffn_{i}/norm/scale',
+    'model.norm.weight': 'norm/scale',
+}
+_KERNELS = {
+    **{f'model.layers.{{i}}.self_attn.{c}_proj.weight': f'attention_{{i}}/body/w{c}'
+       for c in 'qkvo'},
+    **{f'model.layers.{{i}}.mlp.{c}_proj.weight': f'ffn_{{i}}/body/w_{c}'
+       for c in ('gate', 'up', 'down')},
+    'lm_head.weight': 'softmax/w',
+}
+_IS_CONSTANT = re.compile(r'.*\.rotary_emb\.inv_freq')   # Old files have it; config.json says it.
+_DTYPES = {'F64': 'float64', 'F32': 'float32', 'F16': 'float16', 'BF16': 'bfloat16'}
+
+
+def is_folder(path: str) -> bool:
+    """Whether a path is such a folder, and no logdir."""
+    return (path != '' and os.path.isfile(os.path.join(path, CONFIG))
+            and not os.path.isdir(os.path.join(path, 'checkpoints')))
+
+
+def read_config(path: str) -> dict[str, Any]:
+    """Returns what config.json of a folder says.
+
+    Raises:
+      ValueError: it is damaged.
+      OSError: it cannot be read.
+    """
+    return _read_json(os.path.join(path, CONFIG))
+
+
+def weight_of(tensor: str) -> Place | None:
+    """The path of a weight in a LanguageModel, by the name of the tensor; None: there is none."""
+    return _place(tensor, _PATHS, _KERNELS)
+
+
+def tensor_of(path: str) -> Place | None:
+    """The name of a tensor, by the path of the weight in a LanguageModel; None: there is none."""
+    return _place(path, {ours: theirs for theirs, ours in _PATHS.items()},
+                  {ours: theirs for theirs, ours in _KERNELS.items()})
+
+
+class Folder:
+    """The weights of a folder, of which only what is asked for is in memory.
+
+    Attributes:
+      path: the folder.
+      config: what config.json says.
+      kinds: key of a weight -> {'shape': [2, 3], 'dtype': 'float32'}, its shape being that of the
+        weight in a LanguageModel.
+    """
+
+    def __init__(self, path: str):
+        """
+        Raises:
+          ValueError: a file is missing or damaged, has a tensor that no LanguageModel has or of
+            another kind of numbers, or safetensors is not installed.
+          OSError: a file cannot be read.
+        """
+        self.path, self.config = path, read_config(path)
+        self._files = _files_by_tensor(path)
+        if self.config.get('tie_word_embeddings') and 'lm_head.weight' in self._files:
+            self._check_copy('lm_head.weight', 'model.embed_tokens.weight')
+        places = {name: weight_of(name) for name in self._files if not _IS_CONSTANT.fullmatch(name)}
+        if unknown := [name for name, place in places.items() if place is None]:
+            raise ValueError(f'{path} has tensors that the network has no place for: '
+                             f'{_listed(unknown)}; take a folder of a causal language model of '
+                             'the kinds that docs/hugging-face.md names.')
+        self._places = {f'{_PREFIX}{place.name}': Place(name, place.is_transposed)
+                        for name, place in places.items() if place}
+        self.kinds = {key: self._kind(place) for key, place in self._places.items()}
+
+    def read(self, key: str) -> np.ndarray:
+        """Returns a weight, in the layout of a LanguageModel."""
+        name, is_transposed = self._places[key]
+        array: np.ndarray = self._files[name].get_tensor(name)
+        return np.ascontiguousarray(array.T) if is_transposed else array
+
+    def check_used(self, missing: Mapping[str, str], used: Iterable[str], spared: Iterable[str]
+                   ) -> None:
+        """Raises ValueError unless each tensor has its weight, and each weight its tensor.
+
+        Args:
+          missing: key of a variable that a rule names and that is not taken -> why.
+          used: keys of the weights that are taken from here.
+          spared: keys of variables that no rule takes; the tensors of these need not be used.
+        """
+        unused = [place.name for key, place in self._places.items()
+                  if key not in {*used, *spared}]
+        if not missing and not unused:
+            return
+        problems = []
+        if missing:
+            reasons = [f'{_with_tensor(key)}: {why}' for key, why in missing.items()]
+            problems.append(f'weights that it does not give: {_listed(reasons)}')
+        if unused:
+            problems.append(f'tensors that no weight takes: {_listed(unused)}')
+        raise ValueError(f'{self.path} does not fit the network. There are '
+                         f'{", and ".join(problems)}; make the network by language_model('
+                         f'{self.path!r}), or leave out by initialize_from.rules what it shall '
+                         'not give.')
+
+    def _kind(self, place: Place) -> dict[str, Any]:
+        """Raises ValueError if a tensor is of no kind of numbers that is read here."""
+        described = self._files[place.name].get_slice(place.name)
+        dtype, shape = described.get_dtype(), list(described.get_shape())
+        if dtype not in _DTYPES:
+            raise ValueError(f'{self.path}: the tensor {place.name} has numbers of the kind '
+                             f'{dtype}, as quantised weights have; take a folder with weights of '
+                             f'{", ".join(_DTYPES)}.')
+        return {'shape': shape[::-1] if place.is_transposed else shape, 'dtype': _DTYPES[dtype]}
+
+    def _check_copy(self, name: str, original: str) -> None:
+        """Leaves out a tensor that is another one again. Raises ValueError if it is not."""
+        array = self._files[name].get_tensor(name)
+        if original not in self._files or not np.array_equal(
+                array, self._files[original].get_tensor(original)):
+            raise ValueError(f'{self.path}: {CONFIG} has tie_word_embeddings=true, but {name} is '
+                             f'not {original}; write false, if the model has both tables.')
+        del self._files[name]
+
+
+def _place(name: str, plain: Mapping[str, str], transposed: Mapping[str, str]) -> Place | None:
+    """The other name, by tables of names in which {i} stands for the number of the layer."""
+    for table in plain, transposed:
+        for pattern, other in table.items():
+            expression = re.escape(pattern).replace(re.escape('{i}'), r'(\d+)', 1)
+            if match := re.fullmatch(expression, name):
+                return Place(other.format(i=''.join(match.groups())), table is transposed)
+    return None
+
+
+def _files_by_tensor(folder: str) -> dict[str, Any]:
+    """The open file of each tensor. Raises ValueError as Folder does."""
+    try:
+        safetensors = importlib.import_module('safetensors')
+    except ImportError as error:
+        raise ValueError('safetensors is needed to read the weights of Hugging Face and cannot be '
+                         f'imported ({error}); run pip install safetensors.') from error
+    index = os.path.join(folder, _INDEX)
+    parts: dict[str, str] | None = None
+    names = [FILE]
+    if os.path.exists(index):
+        parts = _read_json(index).get('weight_map', {})
+        names = sorted(set(parts.values()))
+    files: dict[str, Any] = {}
+    for name in names:
+        path = os.path.join(folder, name)
+        if not os.path.exists(path):
+            raise ValueError(f'{folder} has no {name}; put it there, or name another folder with '
+                             f'{CONFIG} and {FILE}.')
+        try:
+            file = safetensors.safe_open(path, framework='np')
+        except safetensors.SafetensorError as error:
+            raise ValueError(f'{path} cannot be read: {error}; write it again.') from error
+        files |= dict.fromkeys(file.keys(), file)
+    if parts is not None and (lost := sorted(set(parts) - set(files))):
+        raise ValueError(f'{folder} lacks tensors that {_INDEX} names: {_listed(lost)}; copy the '
+                         'folder again.')
+    return files
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    """Raises ValueError if a file holds no JSON object."""
+    with open(path, encoding='utf-8') as file:
+        try:
+            value = json.load(file)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f'{path} cannot be read: {error}; write it again.') from error
+    if not isinstance(value, dict):
+        raise ValueError(f'{path} holds no JSON object; write it again.')
+    return value
+
+
+def _with_tensor(key: str) -> str:
+    """The key of a weight, with the name of the tensor that gives it."""
+    place = tensor_of(key.removeprefix(_PREFIX))
+    return f'{key} ({place.name})' if place else key
+
+
+def _listed(names: list[str]) -> str:
+    more = f' and {len(names) - _MOST_NAMED:,} more' if len(names) > _MOST_NAMED else ''
+    return f'{", ".join(names[:_MOST_NAMED])}{more}'

@@ -1,0 +1,56 @@
+"""Hugging Face: the Params of a network for the weights of a folder."""
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from lingpipe.checkpoint import hugging_face
+from lingpipe.hyperparams import Params
+from lingpipe.tasks.text.hugging_face_config import fields_of
+from lingpipe.tasks.text.language_model import LanguageModel
+
+
+def language_model(folder: str | os.PathLike[str], **fields: Any) -> LanguageModel.Params:
+    """Returns the Params of the network that a folder of Hugging Face describes.
+
+    The weights come from there with `InitializeFrom(directory=folder)` of the experiment. The
+    network reads `target`, `label` and `weight`, and no `bytes`.
+
+    Args:
+      folder: has config.json; see docs/hugging-face.md.
+      **fields: further ones of LanguageModel.Params, as dtype='bfloat16'.
+
+    Raises:
+      ValueError: config.json is missing or damaged, or says what is not supported.
+    """
+    path = os.fspath(folder)
+    if not hugging_face.is_folder(path):
+        raise ValueError(f'{path} has no {hugging_face.CONFIG}, so that it is no folder of Hugging '
+                         f'Face; name one with {hugging_face.CONFIG} and {hugging_face.FILE}.')
+    try:
+        known = fields_of(hugging_face.read_config(path))
+    except ValueError as error:
+        raise ValueError(f'{path}: {error}') from error
+    params: dict[str, Any] = {'name': 'model', 'has_bytes': False, **known, **fields}
+    return LanguageModel.Params(**params)
+
+
+def check_config(model: Params, facts: Mapping[str, Any]) -> None:
+    """Raises ValueError if weights come with a config.json of another network.
+
+    Such weights may fit all the same, as those of a model whose positions turn at other speeds.
+
+    Args:
+      model: the Params of the network.
+      facts: those of the weights; without a config, nothing is checked.
+    """
+    if hugging_face.FACT not in facts or not isinstance(model, LanguageModel.Params):
+        return
+    theirs = fields_of(facts[hugging_face.FACT])
+    ours = model.copy().instantiate().fields_of_hugging_face()
+    if differing := [f'task.model.{name}={ours[name]!r} (config.json means {theirs[name]!r})'
+                     for name in theirs if ours[name] != theirs[name]]:
+        raise ValueError('the weights belong to another network than this one with '
+                         f'{", ".join(differing)}; make it by language_model(folder), or set '
+                         'these fields.')

@@ -1,0 +1,177 @@
+"""Config: config.json of a model of Hugging Face, as fields of a LanguageModel, and back.
+
+Read and written are causal language models of the family of LLaMA: of each model_type below, these
+are all the fields with which transformers' class computes, up to those that a file may not change
+here. A field that would change the result and is not supported is refused, so that a network that
+comes in computes what transformers computes. Both spellings of the rotations are read: `rope_theta`
+and `rope_scaling`, and `rope_parameters`, which transformers writes since version 5.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from lingpipe.layers.rotary import RotaryScaling
+from lingpipe.wording.values import show
+
+Config = Mapping[str, Any]   # what config.json holds
+
+# The fields of LanguageModel.Params that a config.json determines.
+FIELDS = ('vocab_size', 'num_layers', 'model_dim', 'hidden_dim', 'num_heads', 'num_groups',
+          'head_dim', 'rotary_base', 'rotary_scaling', 'biases', 'normalises_heads', 'epsilon',
+          'is_tied', 'is_scaled')
+
+_CLASSES = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM',
+            'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM'}
+
+# Field -> the values with which it is as if it were not there; a field may be missing.
+_SUPPORTED: dict[str, tuple[Any, ...]] = {
+    'hidden_act': ('silu',),
+    'attention_dropout': (0, None),
+    'mlp_bias': (False, None),
+    'partial_rotary_factor': (1, None),
+    'quantization_config': (None,),
+}
+
+# RotaryScaling's fields -> those of Hugging Face, for rope_type=llama3.
+_SCALING = {'factor': 'factor', 'low': 'low_freq_factor', 'high': 'high_freq_factor',
+            'length': 'original_max_position_embeddings'}
+
+
+def fields_of(config: Config) -> dict[str, Any]:
+    """Returns FIELDS of a network that computes the same.
+
+    Raises:
+      ValueError: a field is missing, or would change the result and is not supported.
+    """
+    kind = str(config.get('model_type'))
+    if kind not in _CLASSES:
+        _refuse('model_type', config.get('model_type'), f'{", ".join(_CLASSES)} are')
+    for name, values in _SUPPORTED.items():
+        if name in config and config[name] not in values:
+            _refuse(name, config[name], f'{values[0]!r} is')
+    _check_window(config, kind)
+
+    num_heads, dim = _number(config, 'num_attention_heads'), _number(config, 'hidden_size')
+    has_groups = kind != 'llama' or config.get('num_key_value_heads') is not None
+    has_head_dim = kind == 'qwen3' or config.get('head_dim') is not None
+    return {
+        'vocab_size': _number(config, 'vocab_size'),
+        'num_layers': _number(config, 'num_hidden_layers'),
+        'model_dim': dim,
+        'hidden_dim': _number(config, 'intermediate_size'),
+        'num_heads': num_heads,
+        'num_groups': _number(config, 'num_key_value_heads') if has_groups else num_heads,
+        'head_dim': _number(config, 'head_dim') if has_head_dim else dim // num_heads,
+        'epsilon': float(config.get('rms_norm_eps', 1e-6)),
+        'biases': _biases(config, kind),
+        'normalises_heads': kind == 'qwen3',
+        'is_tied': bool(config.get('tie_word_embeddings', False)),
+        'is_scaled': False,
+        **_rotations(config)}
+
+
+def config_of(fields: Mapping[str, Any], source: Config) -> dict[str, Any]:
+    """Returns a config.json from which transformers makes a network that computes the same.
+
+    Args:
+      fields: FIELDS, with none of the zeros that stand for other fields.
+      source: the config.json that the weights came with, or {}. If it means the same network, it is
+        returned, but for the type of the weights, which are float32.
+
+    Raises:
+      ValueError: no model of Hugging Face that is known here computes the same.
+    """
+    if source and fields_of(source) == fields:
+        name = 'dtype' if 'dtype' in source else 'torch_dtype'
+        return {**source, name: 'float32'}
+    if fields['is_scaled']:
+        raise ValueError('is_scaled=True multiplies the vectors of ids by sqrt(model_dim), which '
+                         'no model of Hugging Face that is written here does; train with '
+                         'task.model.is_scaled=False.')
+    kind = ('qwen3' if fields['normalises_heads'] else
+            'qwen2' if fields['biases'] == 'qkv' else 'llama')
+    if kind == 'qwen3' and fields['biases'] == 'qkv':
+        raise ValueError("normalises_heads=True with biases='qkv' is in no model of Hugging Face "
+                         "that is written here; with 'none' or 'all', Qwen3 is.")
+    scaling: RotaryScaling = fields['rotary_scaling']
+    has_scaling = scaling.factor != 1
+    config = {
+        'architectures': [_CLASSES[kind]],
+        'model_type': kind,
+        'vocab_size': fields['vocab_size'],
+        'hidden_size': fields['model_dim'],
+        'intermediate_size': fields['hidden_dim'],
+        'num_hidden_layers': fields['num_layers'],
+        'num_attention_heads': fields['num_heads'],
+        'num_key_value_heads': fields['num_groups'],
+        'head_dim': fields['head_dim'],
+        'hidden_act': 'silu',
+        'rms_norm_eps': fields['epsilon'],
+        'rope_theta': fields['rotary_base'],
+        'rope_scaling': None if not has_scaling else {
+            'rope_type': 'llama3', **{theirs: getattr(scaling, ours)
+                                      for ours, theirs in _SCALING.items()}},
+        'tie_word_embeddings': fields['is_tied'],
+        'torch_dtype': 'float32'}
+    if has_scaling:
+        config['max_position_embeddings'] = int(scaling.factor * scaling.length)
+    if kind != 'qwen2':
+        config['attention_bias'] = fields['biases'] == 'all'
+    return config
+
+
+def _refuse(name: str, value: object, supported: str) -> NoReturn:
+    raise ValueError(f'config.json has {name}={show(value)}, which is not supported, while '
+                     f'{supported}; convert the model, or take another one.')
+
+
+def _number(config: Config, name: str) -> int:
+    value = config.get(name)
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f'config.json has {name}={show(value)}, but it must be a whole number '
+                         'above 0; write what the model has.')
+    return value
+
+
+def _check_window(config: Config, kind: str) -> None:
+    """Raises ValueError if a position does not see all positions before it."""
+    window = config.get('sliding_window', 4096 if kind == 'mistral' else None)   # as transformers
+    has_window = window is not None
+    if kind.startswith('qwen'):
+        has_window = has_window and bool(config.get('use_sliding_window', False))
+    if has_window:
+        other = 'use_sliding_window=false' if kind.startswith('qwen') else 'null'
+        _refuse('sliding_window', window, f'{other} is, which is the same for shorter texts')
+    others = sorted({str(one) for one in config.get('layer_types') or []} - {'full_attention'})
+    if others:
+        _refuse('layer_types', others[0], "'full_attention' in all of them is")
+
+
+def _biases(config: Config, kind: str) -> str:
+    if kind == 'qwen2':
+        return 'qkv'
+    has_biases = kind != 'mistral' and config.get('attention_bias', False)
+    return 'all' if has_biases else 'none'
+
+
+def _rotations(config: Config) -> dict[str, Any]:
+    """The fields rotary_base and rotary_scaling."""
+    name = 'rope_parameters' if config.get('rope_parameters') else 'rope_scaling'
+    rope: Config = config.get(name) or {}
+    kind = rope.get('rope_type', rope.get('type', 'default'))
+    known = {'rope_type', 'type', 'rope_theta', 'partial_rotary_factor', *_SCALING.values()}
+    if kind not in ('default', 'llama3') or rope.get('partial_rotary_factor', 1) not in (1, None):
+        _refuse(name, dict(rope), "rope_type 'default' and 'llama3', of all channels, are")
+    if unknown := sorted(set(rope) - known):
+        _refuse(f'{name}.{unknown[0]}', rope[unknown[0]], f'{", ".join(sorted(known))} are')
+
+    scaling = RotaryScaling()
+    if kind == 'llama3':
+        for theirs in _SCALING.values():
+            if theirs not in rope:
+                raise ValueError(f'config.json has {name} of the kind llama3 without {theirs}; '
+                                 'add it, as the model was trained.')
+        scaling.set(**{ours: rope[theirs] for ours, theirs in _SCALING.items()})
+    base = rope.get('rope_theta', config.get('rope_theta', 10_000.))
+    return {'rotary_base': float(base), 'rotary_scaling': scaling}

@@ -1,0 +1,142 @@
+"""Folders of Hugging Face: their tensors by path, read one by one, and what is wrong with them."""
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from lingpipe.checkpoint import hugging_face, initialize
+from lingpipe.tasks.text.hugging_face import language_model
+from tests.support import tiny_llama
+
+RULES = [('weights/(.*)', r'weights/\1')]
+
+
+def written(tmp_path: pathlib.Path, num_parts: int = 1, without: str = '',
+            more: dict[str, np.ndarray] | None = None, **fields: Any) -> str:
+    config = tiny_llama.config('llama', **fields)
+    weights = {name: array for name, array in tiny_llama.tensors(config).items()
+               if name != without}
+    return tiny_llama.write(tmp_path / 'in', config, weights | (more or {}), num_parts)
+
+
+def variables(folder: str, **fields: Any) -> dict[str, tf.Variable]:
+    network = language_model(folder, **fields).instantiate('model')
+    return {f'weights/{weight.path}': tf.Variable(weight.initial_value(0))
+            for weight in network.weights() if weight.shared_with is None}
+
+
+def test_every_tensor_has_a_path_and_every_path_its_tensor() -> None:
+    for kind in tiny_llama.KINDS:
+        for name in tiny_llama.tensors(tiny_llama.config(kind)):
+            place = hugging_face.weight_of(name)
+            assert place is not None
+            assert hugging_face.tensor_of(place.name) == (name, place.is_transposed)
+    assert hugging_face.weight_of('model.layers.11.self_attn.q_proj.weight') == (
+        'attention_11/body/wq', True)
+    assert hugging_face.weight_of('model.layers.x.self_attn.q_proj.weight') is None
+    assert hugging_face.weight_of('model.norm.weight.scale') is None
+
+
+def test_kernels_are_transposed_and_the_report_names_them(tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path, num_parts=2)
+    own = variables(folder)
+    report = initialize(own, folder, RULES)
+    weights = tiny_llama.tensors(tiny_llama.config())
+    np.testing.assert_array_equal(own['weights/model/attention_1/body/wk'],
+                                  weights['model.layers.1.self_attn.k_proj.weight'].T)
+    np.testing.assert_array_equal(own['weights/model/embedding/w'],
+                                  weights['model.embed_tokens.weight'])
+    assert not report.not_taken
+    assert report.text().startswith(f'{len(own)} of {len(own)} variables are taken from {folder}.')
+
+
+def test_a_missing_tensor_is_named(tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path, without='model.layers.1.mlp.up_proj.weight')
+    with pytest.raises(ValueError, match=r'does not fit the network\. There are weights that it '
+                                         r'does not give: weights/model/ffn_1/body/w_up \(model\.l'
+                                         r'ayers\.1\.mlp\.up_proj\.weight\): there is no weights/'
+                                         r'model/ffn_1/body/w_up; make the network by'):
+        initialize(variables(folder), folder, RULES)
+
+
+def test_tensors_that_no_weight_takes_are_named(tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path)
+    own = variables(folder, num_layers=1)
+    before = own['weights/model/norm/scale'].numpy()
+    with pytest.raises(ValueError, match=r'tensors that no weight takes: model\.layers\.1\.input_l'
+                                         r'ayernorm\.weight, .* and 4 more; make'):
+        initialize(own, folder, RULES)
+    np.testing.assert_array_equal(own['weights/model/norm/scale'], before)
+
+
+def test_a_tensor_without_a_place_is_named(tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path, more={'score.weight': np.zeros([2, 8], np.float32)})
+    with pytest.raises(ValueError, match='tensors that the network has no place for: score.weight'):
+        hugging_face.Folder(folder)
+
+
+def test_constants_of_old_files_are_left_out(tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path, more={
+        'model.layers.0.self_attn.rotary_emb.inv_freq': np.zeros([1], np.float32)})
+    assert not any('inv_freq' in key for key in hugging_face.Folder(folder).kinds)
+
+
+@pytest.mark.parametrize('is_same', [True, False])
+def test_a_second_copy_of_a_tied_table_must_be_the_same(
+        is_same: bool, tmp_path: pathlib.Path) -> None:
+    table = tiny_llama.tensors(tiny_llama.config())['model.embed_tokens.weight']
+    folder = written(tmp_path, more={'lm_head.weight': table if is_same else table + 1},
+                     tie_word_embeddings=True)
+    if is_same:
+        assert 'weights/model/softmax/w' not in hugging_face.Folder(folder).kinds
+        return
+    with pytest.raises(ValueError, match=r'tie_word_embeddings=true, but lm_head\.weight is not '
+                                         r'model\.embed_tokens\.weight; write false'):
+        hugging_face.Folder(folder)
+
+
+def test_quantised_numbers_are_refused(tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path, more={'model.norm.weight': np.zeros([8], np.int8)})
+    with pytest.raises(ValueError, match=r'model\.norm\.weight has numbers of the kind I8, as '
+                                         r'quantised weights have; take .* F64, F32, F16, BF16\.'):
+        hugging_face.Folder(folder)
+
+
+def test_other_shapes_are_named(tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path, more={'lm_head.weight': np.zeros([20, 8], np.float32)})
+    with pytest.raises(ValueError, match=re.escape(
+            'weights/model/softmax/w (lm_head.weight): its shape is [8, 19], and [8, 20] there')):
+        initialize(variables(folder), folder, RULES)
+
+
+def test_missing_and_damaged_files_are_named(tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path, num_parts=2)
+    part = tmp_path / 'in/model-00002-of-00002.safetensors'
+    whole = part.read_bytes()
+    part.write_bytes(whole[:20])
+    with pytest.raises(ValueError, match=r'model-00002-of-00002\.safetensors cannot be read: '):
+        hugging_face.Folder(folder)
+    part.unlink()
+    with pytest.raises(ValueError, match=r'has no model-00002-of-00002\.safetensors; put it there'):
+        hugging_face.Folder(folder)
+    safetensors.numpy.save_file({'model.norm.weight': np.zeros([8], np.float32)}, part)
+    with pytest.raises(ValueError, match=r'lacks tensors that model\.safetensors\.index\.json name'
+                                         r's: .*; copy the folder again'):
+        hugging_face.Folder(folder)
+    (tmp_path / 'in/config.json').write_text('[')
+    with pytest.raises(ValueError, match=r'config\.json cannot be read: .*; write it again'):
+        hugging_face.Folder(folder)
+
+
+def test_a_logdir_is_no_such_folder(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'config.json').write_text(json.dumps({}))
+    assert hugging_face.is_folder(str(tmp_path))
+    (tmp_path / 'checkpoints').mkdir()
+    assert not hugging_face.is_folder(str(tmp_path))

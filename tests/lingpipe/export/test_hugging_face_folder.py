@@ -1,0 +1,69 @@
+"""Hugging Face folder: a network made here goes out, and comes in again."""
+from __future__ import annotations
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import layers
+from lingpipe.checkpoint.hugging_face import Folder
+from lingpipe.export import export
+from lingpipe.layers import Sequential
+from lingpipe.learning import learning_rates
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.tasks.text.hugging_face import language_model
+from lingpipe.tasks.text.language_model import LanguageModel
+from tests.support import tiny_llama
+
+SPEC = {'target': tf.TensorSpec([2, 5], tf.int32), 'label': tf.TensorSpec([2, 5], tf.int32),
+        'weight': tf.TensorSpec([2, 5])}
+SIZES = {'vocab_size': 11, 'num_layers': 1, 'model_dim': 8, 'hidden_dim': 6, 'num_heads': 2}
+
+
+def program_of(network: Sequential.Params) -> Program:
+    return Program(network.instantiate('model'), SPEC, PipelineParams(num_micro_batches=1),
+                   Learner.Params(learning_rate=learning_rates.Constant.Params(
+                       rate=0.1)).instantiate())
+
+
+def test_a_network_made_here_comes_in_again(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_llama.write(tmp_path / 'other', tiny_llama.config(), {'a': np.zeros(1, np.float32)})
+    (tmp_path / 'other/tokenizer.json').write_text('{}')
+    monkeypatch.chdir(tmp_path / 'other')   # Without a source, it is nobody's.
+    params = LanguageModel.Params(**SIZES, is_scaled=False, has_bytes=False, is_tied=True)
+    program = program_of(params)
+    path = export(program, program.predictor(SPEC), f'{tmp_path}/out', 'hugging_face')
+    assert sorted(os.listdir(path)) == ['config.json', 'lingpipe.json', 'model.safetensors']
+    again, folder = language_model(path).instantiate('model'), Folder(path)
+    assert {f'weights/{name}' for name in program.weights} == set(folder.kinds)
+    for name, variable in program.weights.items():
+        np.testing.assert_array_equal(folder.read(f'weights/{name}'), variable.numpy())
+    assert again.params.is_tied
+
+
+def test_the_tokenizer_goes_along(tmp_path: pathlib.Path) -> None:
+    source = tiny_llama.write(tmp_path / 'in', tiny_llama.config(), {'a': np.zeros(1, np.float32)})
+    for name in ('tokenizer.json', 'merges.txt', 'README.md', 'pytorch_model.bin'):
+        (tmp_path / 'in' / name).write_text(name)
+    params = LanguageModel.Params(**SIZES, is_scaled=False, has_bytes=False)
+    program = program_of(params)
+    path = export(program, program.predictor(SPEC), f'{tmp_path}/out', 'hugging_face', None, source)
+    assert sorted(os.listdir(path)) == ['config.json', 'lingpipe.json', 'merges.txt',
+                                        'model.safetensors', 'tokenizer.json']
+
+
+def test_another_network_is_refused(tmp_path: pathlib.Path) -> None:
+    network = Sequential.Params(name='model', layers=(
+        layers.Embedding.Params(name='table', vocab_size=11, dim=4, reads={'ids': 'target'}),
+        layers.Logits.Params(name='softmax', input_dim=4, vocab_size=11),
+        layers.CrossEntropyLoss.Params(name='loss', reads={'labels': 'label'})))
+    program = program_of(network)
+    with pytest.raises(ValueError, match='writes a LanguageModel, and the network has none; use'):
+        export(program, program.predictor(SPEC), f'{tmp_path}/out', 'hugging_face')
+    assert not os.path.exists(f'{tmp_path}/out')

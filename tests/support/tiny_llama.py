@@ -1,0 +1,142 @@
+"""Tiny Llama: folders of Hugging Face written by hand, and what such a model computes, in NumPy.
+
+Written from the papers and transformers' documents, and not from lingpipe's layers: positions are
+rotated as complex numbers, heads come one by one, and everything is float64.
+"""
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+V, D, F, H, G = 19, 8, 12, 4, 2
+
+CONFIG: dict[str, Any] = {
+    'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'vocab_size': V,
+    'hidden_size': D, 'intermediate_size': F, 'num_hidden_layers': 2, 'num_attention_heads': H,
+    'num_key_value_heads': G, 'hidden_act': 'silu', 'rms_norm_eps': 1e-3, 'rope_theta': 50.,
+    'rope_scaling': None, 'tie_word_embeddings': False, 'attention_bias': False,
+    'torch_dtype': 'float32', 'bos_token_id': 5, 'eos_token_id': 6}
+LLAMA3 = {'rope_type': 'llama3', 'factor': 4., 'low_freq_factor': 1., 'high_freq_factor': 4.,
+          'original_max_position_embeddings': 20}
+KINDS: dict[str, dict[str, Any]] = {
+    'llama': {},
+    'llama tied, with biases': {'tie_word_embeddings': True, 'attention_bias': True},
+    'llama 3.1': {'rope_scaling': LLAMA3, 'rope_theta': 300., 'head_dim': 6},
+    'llama 3.1 by transformers 5': {
+        'rope_theta': None, 'rope_parameters': {'rope_theta': 300., **LLAMA3}, 'head_dim': 6},
+    'mistral': {'model_type': 'mistral', 'sliding_window': None},
+    'qwen2': {'model_type': 'qwen2', 'sliding_window': 9, 'use_sliding_window': False},
+    'qwen3': {'model_type': 'qwen3', 'head_dim': 4, 'tie_word_embeddings': True},
+}
+
+
+def config(kind: str = 'llama', **fields: Any) -> dict[str, Any]:
+    entries = {**CONFIG, **KINDS[kind], **fields}
+    return {name: value for name, value in entries.items() if (name, value) != ('rope_theta', None)}
+
+
+def tensors(described: dict[str, Any], seed: int = 0) -> dict[str, np.ndarray]:
+    """Random weights by the names that transformers gives them, float32."""
+    c, rng = described, np.random.default_rng(seed)
+    h = c.get('head_dim') or D // H
+    shapes: dict[str, list[int]] = {'model.embed_tokens.weight': [V, D], 'model.norm.weight': [D]}
+    if not c['tie_word_embeddings']:
+        shapes['lm_head.weight'] = [V, D]
+    for i in range(c['num_hidden_layers']):
+        layer, attention = f'model.layers.{i}', f'model.layers.{i}.self_attn'
+        shapes |= {f'{layer}.input_layernorm.weight': [D],
+                   f'{layer}.post_attention_layernorm.weight': [D],
+                   f'{layer}.mlp.gate_proj.weight': [F, D], f'{layer}.mlp.up_proj.weight': [F, D],
+                   f'{layer}.mlp.down_proj.weight': [D, F]}
+        for name, shape in {'q': [H * h, D], 'k': [G * h, D], 'v': [G * h, D],
+                            'o': [D, H * h]}.items():
+            shapes[f'{attention}.{name}_proj.weight'] = shape
+            if c['attention_bias'] or c['model_type'] == 'qwen2' and name != 'o':
+                shapes[f'{attention}.{name}_proj.bias'] = shape[:1]
+        if c['model_type'] == 'qwen3':
+            shapes |= {f'{attention}.{name}_norm.weight': [h] for name in 'qk'}
+    return {name: (rng.normal(size=shape) * 0.4 + name.endswith('norm.weight')).astype(np.float32)
+            for name, shape in shapes.items()}
+
+
+def write(folder: pathlib.Path, described: dict[str, Any], weights: dict[str, np.ndarray],
+          num_parts: int = 1) -> str:
+    """Writes a folder, with the weights in one file or in parts; returns its path."""
+    folder.mkdir(exist_ok=True)
+    (folder / 'config.json').write_text(json.dumps(described))
+    if num_parts == 1:
+        safetensors.numpy.save_file(weights, folder / 'model.safetensors')
+        return str(folder)
+    weight_map = {}
+    for k in range(num_parts):
+        part = dict(list(weights.items())[k::num_parts])
+        name = f'model-{k + 1:05}-of-{num_parts:05}.safetensors'
+        safetensors.numpy.save_file(part, folder / name)
+        weight_map |= dict.fromkeys(part, name)
+    (folder / 'model.safetensors.index.json').write_text(json.dumps({'weight_map': weight_map}))
+    return str(folder)
+
+
+def logits(c: dict[str, Any], weights: dict[str, np.ndarray], ids: np.ndarray) -> np.ndarray:
+    """The logits [b, T, V] of ids [b, T], float64."""
+    w = {name: array.astype(np.float64) for name, array in weights.items()}
+    table = w['model.embed_tokens.weight']
+    out = w['lm_head.weight'] if 'lm_head.weight' in w else table
+    return np.stack([_of_row(c, w, table[row]) @ out.T for row in ids])
+
+
+def _of_row(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    """What follows the embedding of one row x [T, D], up to the last normalisation."""
+    for i in range(c['num_hidden_layers']):
+        own = {name.removeprefix(f'model.layers.{i}.'): array for name, array in w.items()}
+        x = x + _attention(c, own, _norm(c, x, own['input_layernorm.weight']))
+        h = _norm(c, x, own['post_attention_layernorm.weight'])
+        gate = h @ own['mlp.gate_proj.weight'].T
+        h = gate / (1 + np.exp(-gate)) * (h @ own['mlp.up_proj.weight'].T)
+        x = x + h @ own['mlp.down_proj.weight'].T
+    return _norm(c, x, w['model.norm.weight'])
+
+
+def _norm(c: dict[str, Any], x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    return x / np.sqrt((x ** 2).mean(-1, keepdims=True) + c['rms_norm_eps']) * scale
+
+
+def _attention(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    def projected(name: str, x: np.ndarray) -> np.ndarray:
+        return (x @ w[f'self_attn.{name}_proj.weight'].T
+                + w.get(f'self_attn.{name}_proj.bias', np.zeros(1)))
+
+    def normed(name: str, head: np.ndarray) -> np.ndarray:
+        scale = w.get(f'self_attn.{name}_norm.weight')
+        return head if scale is None else _norm(c, head, scale)
+
+    h, num_positions = c.get('head_dim') or D // H, len(x)
+    turns = np.exp(1j * np.outer(np.arange(num_positions), _speeds(c, h)))
+    q, k, v = (projected(name, x).reshape([num_positions, -1, h]) for name in 'qkv')
+    heads = []
+    for head in range(H):
+        group = head // (H // G)
+        own_q, own_k = normed('q', q[:, head]), normed('k', k[:, group])
+        own_q, own_k = ((one[:, :h // 2] + 1j * one[:, h // 2:]) * turns for one in (own_q, own_k))
+        scores = (own_q @ own_k.conj().T).real / np.sqrt(h)
+        shares = np.tril(np.exp(scores))
+        heads.append(shares / shares.sum(-1, keepdims=True) @ v[:, group])
+    return projected('o', np.concatenate(heads, -1))
+
+
+def _speeds(c: dict[str, Any], h: int) -> np.ndarray:
+    """The radians that each pair of channels turns in one position."""
+    rope = c.get('rope_parameters') or c.get('rope_scaling') or {}
+    speeds = rope.get('rope_theta', c.get('rope_theta')) ** (-np.arange(0, h, 2) / h)
+    if 'factor' in rope:
+        turns = rope['original_max_position_embeddings'] * speeds / (2 * np.pi)
+        low, high = rope['low_freq_factor'], rope['high_freq_factor']
+        smooth = (turns - low) / (high - low)
+        between = (1 - smooth) * speeds / rope['factor'] + smooth * speeds
+        speeds = np.where(turns < low, speeds / rope['factor'],
+                          np.where(turns > high, speeds, between))
+    return speeds

@@ -1,0 +1,121 @@
+"""Models of Hugging Face come in, compute what NumPy computes, train in any cells, and go out."""
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from lingpipe.api.run import Run
+from lingpipe.api.start import start
+from lingpipe.input import ArrayInput
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.tasks.text.hugging_face import language_model
+from lingpipe.tasks.text.task import language_learner, language_problem
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.initialize_from import InitializeFrom
+from lingpipe.training.train_params import TrainParams
+from tests.support import tiny_llama
+
+IDS = np.random.default_rng(1).integers(0, tiny_llama.V, [4, 21]).astype(np.int32)
+EXAMPLES = {'target': IDS[:, :-1], 'label': IDS[:, 1:],
+            'weight': np.ones([4, 20], np.float32)}
+
+
+def experiment(folder: str, num_cells: int = 1, source: InitializeFrom | None = None,
+               **fields: Any) -> Experiment.Params:
+    return Experiment.Params(
+        task=language_problem(language_model(folder, block_size=8, **fields),
+                              language_learner(0.01, 10, warmup_steps=1)),
+        train_input=ArrayInput.of(EXAMPLES, batch_size=4),
+        initialize_from=source or InitializeFrom(directory=folder),
+        pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=2),
+        train=TrainParams(num_steps=2))
+
+
+def started(run: Run) -> Run:
+    run.train(steps=0, evaluate=False)
+    return run
+
+
+@pytest.mark.parametrize('kind', tiny_llama.KINDS)
+def test_a_folder_computes_what_numpy_computes_and_goes_out_as_it_came(
+        kind: str, tmp_path: pathlib.Path) -> None:
+    config = tiny_llama.config(kind)
+    weights = tiny_llama.tensors(config)
+    folder = tiny_llama.write(tmp_path / 'in', config, weights, num_parts=3)
+    (tmp_path / 'in/tokenizer.json').write_text('{"a": 1}')
+    with start(experiment(folder, num_cells=2), logdir=tmp_path / 'logs') as run:
+        logits = started(run).predict({'target': EXAMPLES['target']})['logits']
+        path = run.export(tmp_path / 'out', format='hugging_face')
+    expected = tiny_llama.logits(config, weights, EXAMPLES['target'])
+    np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max())
+
+    written = safetensors.numpy.load_file(f'{path}/model.safetensors')
+    assert written.keys() == weights.keys()
+    for name, array in weights.items():
+        np.testing.assert_array_equal(written[name], array, err_msg=name)
+    out = tmp_path / 'out'
+    assert json.loads((out / 'config.json').read_text()) == config
+    assert (out / 'tokenizer.json').read_text() == '{"a": 1}'
+
+
+def test_it_trains_to_the_same_bit_in_one_cell_and_in_three(tmp_path: pathlib.Path) -> None:
+    config = tiny_llama.config('llama tied, with biases')
+    folder = tiny_llama.write(tmp_path / 'in', config, tiny_llama.tensors(config))
+    written = []
+    for num_cells in (1, 3):
+        with start(experiment(folder, num_cells), logdir=tmp_path / str(num_cells)) as run:
+            run.train()
+            path = run.export(tmp_path / f'out{num_cells}', format='hugging_face')
+        written.append(safetensors.numpy.load_file(f'{path}/model.safetensors'))
+    before = tiny_llama.tensors(config)
+    for name, array in written[0].items():
+        np.testing.assert_array_equal(array, written[1][name], err_msg=name)
+        assert not np.array_equal(array, before[name]), name
+
+
+def test_bfloat16_comes_in_as_the_same_numbers(tmp_path: pathlib.Path) -> None:
+    config = tiny_llama.config(torch_dtype='bfloat16')
+    weights = {name: array.astype(ml_dtypes.bfloat16)
+               for name, array in tiny_llama.tensors(config).items()}
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    with start(experiment(folder), logdir=tmp_path / 'logs') as run:
+        path = started(run).export(tmp_path / 'out', format='hugging_face')
+    written = safetensors.numpy.load_file(f'{path}/model.safetensors')
+    for name, array in weights.items():
+        np.testing.assert_array_equal(written[name], array.astype(np.float32), err_msg=name)
+    assert json.loads((tmp_path / 'out/config.json').read_text()) == {
+        **config, 'torch_dtype': 'float32'}
+
+
+def test_a_network_that_is_not_that_of_the_config_is_refused(tmp_path: pathlib.Path) -> None:
+    config = tiny_llama.config()
+    folder = tiny_llama.write(tmp_path / 'in', config, tiny_llama.tensors(config))
+    with start(experiment(folder, rotary_base=100.), logdir=tmp_path / 'logs') as run, \
+            pytest.raises(ValueError, match=r'another network than this one with task\.model\.'
+                                            r'rotary_base=100\.0 \(config\.json means 50\.0\)'):
+        started(run)
+
+
+def test_a_weight_may_be_left_out_by_a_rule(tmp_path: pathlib.Path) -> None:
+    config = tiny_llama.config()
+    weights = tiny_llama.tensors(config)
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    source = InitializeFrom(directory=folder, rules=(
+        ('weights/model/softmax/w', None), ('weights/(.*)', r'weights/\1')))
+    with start(experiment(folder, source=source), logdir=tmp_path / 'logs') as run:
+        path = started(run).export(tmp_path / 'out', format='hugging_face')
+    written = safetensors.numpy.load_file(f'{path}/model.safetensors')
+    assert {name for name in weights if not np.array_equal(weights[name], written[name])} == {
+        'lm_head.weight'}
+
+
+def test_no_folder_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match=r'has no config\.json, so that it is no folder of Hugging '
+                                         r'Face; name one with config\.json and model\.safetens'):
+        language_model(tmp_path)

@@ -1,0 +1,92 @@
+"""Config: what is read from config.json, what is refused, and what is written without one."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lingpipe.layers.rotary import RotaryScaling
+from lingpipe.tasks.text.hugging_face_config import config_of, fields_of
+from lingpipe.tasks.text.language_model import LanguageModel
+from tests.support.tiny_llama import KINDS, LLAMA3, config
+
+
+def model(**fields: Any) -> LanguageModel:
+    return LanguageModel.Params(**{
+        'vocab_size': 19, 'num_layers': 2, 'model_dim': 8, 'hidden_dim': 12, 'num_heads': 4,
+        'is_scaled': False} | fields).instantiate()
+
+
+def test_the_fields_are_those_of_the_config() -> None:
+    assert fields_of(config('llama 3.1')) == {
+        'vocab_size': 19, 'num_layers': 2, 'model_dim': 8, 'hidden_dim': 12, 'num_heads': 4,
+        'num_groups': 2, 'head_dim': 6, 'rotary_base': 300.,
+        'rotary_scaling': RotaryScaling(factor=4., low=1., high=4., length=20), 'biases': 'none',
+        'normalises_heads': False, 'epsilon': 1e-3, 'is_tied': False, 'is_scaled': False}
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_a_config_written_without_its_source_means_the_same(kind: str) -> None:
+    fields = fields_of(config(kind))
+    written = json.loads(json.dumps(config_of(fields, {})))
+    assert fields_of(written) == fields
+
+
+@pytest.mark.parametrize('kind, words', [
+    ({'model_type': 'mixtral'}, "model_type='mixtral', which is not supported, while llama, mi"),
+    ({'model_type': None}, 'model_type=None, which is not supported'),
+    ({'hidden_act': 'gelu'}, "hidden_act='gelu', which is not supported, while 'silu' is"),
+    ({'attention_dropout': 0.1}, 'attention_dropout=0.1, which is not supported, while 0 is'),
+    ({'mlp_bias': True}, 'mlp_bias=True, which is not supported, while False is'),
+    ({'quantization_config': {'bits': 4}}, "quantization_config={'bits': 4}, which is not"),
+    ({'partial_rotary_factor': 0.5}, 'partial_rotary_factor=0.5, which is not supported'),
+    ({'model_type': 'mistral', 'sliding_window': 9}, 'sliding_window=9, which is not supported, w'
+                                                     'hile null is'),
+    ({'model_type': 'mistral'}, 'sliding_window=4096, which is not supported'),   # its default
+    ({'model_type': 'qwen2', 'sliding_window': 9, 'use_sliding_window': True},
+     'sliding_window=9, which is not supported, while use_sliding_window=false is, wh'),
+    ({'layer_types': ['full_attention', 'sliding_attention']},
+     "layer_types='sliding_attention', which is not supported"),
+    ({'rope_scaling': {'type': 'linear', 'factor': 2.}}, "rope_scaling={'type': 'linear', 'fac"),
+    ({'rope_parameters': {'rope_type': 'yarn'}}, "rope_parameters={'rope_type': 'yarn'}, which is"),
+    ({'rope_parameters': {'rope_theta': 5., 'partial_rotary_factor': 0.5}}, 'rope_parameters={'),
+    ({'rope_scaling': {**LLAMA3, 'attention_factor': 2}}, 'rope_scaling.attention_factor=2, which'),
+    ({'rope_scaling': {'rope_type': 'llama3', 'factor': 8.}}, 'llama3 without low_freq_factor'),
+    ({'hidden_size': None}, 'hidden_size=None, but it must be a whole number above 0'),
+    ({'model_type': 'qwen3'}, 'head_dim=None, but it must be'),
+])
+def test_what_is_not_supported_is_refused_by_name_and_value(
+        kind: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError) as error:
+        fields_of(config('llama', **kind))
+    assert words in str(error.value)
+
+
+def test_a_network_made_here_gets_a_config_of_the_model_that_has_its_parts() -> None:
+    kinds = {biases: model(biases=biases).hugging_face_config({})['model_type']
+             for biases in ('none', 'qkv', 'all')}
+    assert kinds == {'none': 'llama', 'qkv': 'qwen2', 'all': 'llama'}
+    written = model(normalises_heads=True, epsilon=1e-6).hugging_face_config({})
+    assert written['model_type'] == 'qwen3'
+    assert written['head_dim'] == 2
+
+
+def test_a_source_that_means_another_network_is_not_kept() -> None:
+    source = config('mistral')
+    assert model(epsilon=1e-3, rotary_base=50., num_groups=2).hugging_face_config(source) == source
+    written = model(num_layers=3).hugging_face_config(source)
+    assert (written['model_type'], written['num_hidden_layers']) == ('llama', 3)
+
+
+@pytest.mark.parametrize('fields, words', [
+    ({'is_scaled': True}, r'is_scaled=True multiplies .* train with task\.model\.is_scaled=False'),
+    ({'num_experts': 2}, r'task\.model\.num_experts=2 has no counterpart .* with num_experts=0'),
+    ({'vocabulary_shards': 2}, r'task\.model\.vocabulary_shards=2 has no counterpart'),
+    ({'normalises_heads': True, 'biases': 'qkv'}, "normalises_heads=True with biases='qkv'"),
+    ({'normalises_heads': True, 'epsilon': 1e-5, 'is_scaled': True}, 'is_scaled=True'),
+])
+def test_a_network_that_no_model_of_hugging_face_is_is_refused(
+        fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        model(**fields).hugging_face_config({})
