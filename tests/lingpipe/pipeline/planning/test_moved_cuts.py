@@ -64,7 +64,7 @@ def test_where_not_all_cuts_can_be_tried_they_are_moved_step_by_step():
     """Ten layers take a second each, and twenty that have as many weights take next to nothing."""
     subject = subject_of(chain(*[8] * 30), num_devices=3, hardware=SLOW_UPDATE,
                          seconds_of=seconds_of(*[1.0] * 10, *[0.0] * 20))
-    choice = AT_ONCE._replace(num_cells=3)
+    choice = Choice(3, 1, 1, '1f1b', 'none')
     candidate, other = moved(subject, choice, most_effort=40_000)   # for 93 of 406 partitions
     assert candidate.step_s > 30.0 + 20.0
     assert (cuts(other), other.step_s) == ((10, 10, 11), 30.0 + 10.0)
@@ -125,7 +125,7 @@ def test_without_effort_and_for_next_to_nothing_cuts_stay():
 def test_the_fastest_comes_first_and_each_plan_once():
     candidates = Candidates(unequal())
     found = Found([candidates.of(choice, None) for choice in (
-        AT_ONCE._replace(num_cells=1), AT_ONCE, AT_ONCE._replace(schedule='gpipe'))])
+        Choice(1, 1, 1, '1f1b', 'none'), AT_ONCE, Choice(2, 1, 1, 'gpipe', 'none'))])
     assert [candidate.step_s for candidate in found.candidates] == [22.0, 21.0, 21.0]
     faster = with_moved_cuts(candidates, found)
     assert [candidate.step_s for candidate in faster.candidates] == [20.0, 22.0]
