@@ -50,8 +50,8 @@ class Decoder:
       cells: what each cell does, of those that have anything to do.
     """
 
-    def __init__(self, program: Program, params: SearchParams, start_id: int, end_id: int,
-                 target: str = 'target'):
+    def __init__(self, program: Program, params: SearchParams, start_id: int | None,
+                 end_id: int, target: str = 'target'):
         """Splits the network into what runs once and what runs per position; traces nothing yet.
 
         Decoding uses the moving averages of the weights where the learner keeps them.
@@ -59,7 +59,8 @@ class Decoder:
         Args:
           program: of a network that reads the ids so far as `target`; label[t] = target[t + 1].
           params: of the search.
-          start_id: target[0].
+          start_id: target[0]; None: the first id of each prompt, which every sentence must have
+            and which is neither in the results nor counted by the limits.
           end_id: the last label.
           target: the name of that value.
 

@@ -55,9 +55,10 @@ def num_read(prompts: tf.Tensor, limits: tf.Tensor, end_id: int,
     return tf.fill(tf.shape(limits), shortest)
 
 
-def left_padded(prompts: tf.Tensor, lengths: tf.Tensor, start_id: int) -> tf.Tensor:
-    """The start and the first ids of prompts, [n, 1 + c], with zeros before shorter ones."""
-    prompts = tf.pad(prompts, [[0, 0], [1, 0]], constant_values=start_id)
+def left_padded(prompts: tf.Tensor, lengths: tf.Tensor, start: tf.Tensor | int) -> tf.Tensor:
+    """The start, [] or [n], and the first ids of prompts, [n, 1 + c], with zeros before them."""
+    starts = tf.broadcast_to(tf.reshape(start, [-1, 1]), [tf.shape(prompts)[0], 1])
+    prompts = tf.concat([starts, prompts], 1)
     longest = tf.reduce_max(lengths)
     places = tf.range(1 + longest) - (longest - lengths)[:, tf.newaxis]
     ids = tf.gather(prompts, tf.maximum(places, 0), batch_dims=1)

@@ -27,13 +27,13 @@ from lingpipe.pipeline.decoding.search_params import SearchParams, length_penalt
 _NEVER = -float('inf')  # the score of a hypothesis that does not exist
 
 
-def initial_state(limits: tf.Tensor, start_id: int, params: SearchParams) -> NestedMap:
+def initial_state(limits: tf.Tensor, start: tf.Tensor | int, params: SearchParams) -> NestedMap:
     """Returns the state before the first id.
 
     Args:
       limits: [n] int32, the largest number of ids of each result, including the end; 0: the
         sentence is over from the start.
-      start_id: the id that is read first.
+      start: the id that is read first, of all sentences or of each, [n] int32.
       params: of the search.
 
     Returns:
@@ -45,7 +45,7 @@ def initial_state(limits: tf.Tensor, start_id: int, params: SearchParams) -> Nes
     n, k = tf.shape(limits)[0], params.beam_size
     is_first = tf.range(k) == 0  # at first all hypotheses are the same, so only one counts
     return NestedMap(
-        position=tf.constant(0), next=tf.fill([n, k], start_id),
+        position=tf.constant(0), next=tf.broadcast_to(tf.reshape(start, [-1, 1]), [n, k]),
         parents=tf.zeros([n, k], tf.int32), is_going=tf.reduce_any(limits > 0),
         scores=tf.where(is_first & (limits > 0)[:, tf.newaxis], 0., _NEVER),
         ids=tf.zeros([n, k, 0], tf.int32),

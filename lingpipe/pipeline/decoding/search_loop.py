@@ -56,8 +56,8 @@ class GroupState(NamedTuple):
 class SearchLoop:
     """The steps of all cells and of the search, for a sentence group of any size."""
 
-    def __init__(self, cells: Sequence[DecodingCell], network: TargetDependence, start_id: int,
-                 end_id: int, params: SearchParams):
+    def __init__(self, cells: Sequence[DecodingCell], network: TargetDependence,
+                 start_id: int | None, end_id: int, params: SearchParams):
         self._cells = {f'{k:05d}': cell for k, cell in enumerate(cells)}
         self._last = cells[-1].device
         self._target, self._candidates = network.target, network.candidates
@@ -87,6 +87,7 @@ class SearchLoop:
         if not any(cell.prefilled for cell in self._cells.values()):
             pass_size = 0
         with tf.device(self._last):
+            first, given = self._first(given)
             lengths = prefill.num_read(
                 given.prompts, given.limits, self._end_id,
                 self._can_start_late) if pass_size else tf.zeros_like(given.limits)
@@ -94,13 +95,13 @@ class SearchLoop:
             # Only sampling has prompts and chances.
             names = given if isinstance(self._params, SamplingParams) else ['limits']
             given = NestedMap({name: tf.identity(given[name]) for name in names}, starts=starts)
-            state = search.initial_state(given.limits, self._start_id, self._params)
+            state = search.initial_state(given.limits, first, self._params)
 
         prepared = self._prepare(fixed, given.limits, starts)
         past = {key: one.past for key, one in prepared.items()}
         if pass_size:
             with tf.device(self._last):
-                ids = prefill.left_padded(given.prompts, lengths, self._start_id)
+                ids = prefill.left_padded(given.prompts, lengths, first)
                 past = prefill.read(self._cells, self._target, ids[:, :-1], pass_size, prepared)
                 state = prefill.after_prompt(state, ids, self._end_id)
         return GroupState(prepared, given, past, state)
@@ -124,6 +125,12 @@ class SearchLoop:
                                  nested.leaves(grown_shapes(now)), parallel_iterations=1)
         end = nested.pack_like(start, list(flat))
         return now._replace(past=end['past'], search=end['search'])
+
+    def _first(self, given: NestedMap) -> tuple[tf.Tensor, NestedMap]:
+        """The ids that are read first, [] or [n], and what is given behind them."""
+        if self._start_id is not None:
+            return tf.constant(self._start_id), given
+        return given.prompts[:, 0], NestedMap({**given, 'prompts': given.prompts[:, 1:]})
 
     def _prepare(self, fixed: dict[Value, Nested], limits: tf.Tensor,
                  starts: tf.Tensor) -> dict[str, _Prepared]:

@@ -57,6 +57,20 @@ def test_prompts_read_at_once_have_the_ids_and_scores_of_prompts_read_one_by_one
         np.testing.assert_allclose(scores, expected_scores, rtol=1e-5)
 
 
+@pytest.mark.parametrize('prefill_size', [0, 3])
+def test_the_first_id_of_each_prompt_takes_the_place_of_a_start(prefill_size: int) -> None:
+    network, firsts = program(), [START, 9, START, 3, 4]
+    params = SamplingParams(max_length=LIMIT, prefill=prefill_size, beam_size=2)
+    with_firsts = np.concatenate([np.array(firsts)[:, np.newaxis], PROMPTS], 1)
+    (ids, scores), = Decoder(network, params, None, END).decode(
+        [SentenceGroup({}, LIMITS, with_firsts)])
+    for i, first in enumerate(firsts):
+        (expected_ids, expected_scores), = Decoder(network, params, first, END).decode(
+            [SentenceGroup({}, LIMITS, PROMPTS)])
+        np.testing.assert_array_equal(ids[i], expected_ids[i])
+        np.testing.assert_allclose(scores[i], expected_scores[i], rtol=1e-5)
+
+
 @pytest.mark.parametrize('limits, late, expected', [
     ([9, 9, 9], False, [2, 2, 2]), ([9, 2, 9], False, [1, 1, 1]), ([9, 9, 0], False, [3, 3, 3]),
     ([0, 0, 0], False, [4, 4, 4]), ([9, 9, 9], True, [3, 4, 2]), ([9, 2, 0], True, [3, 1, 0])])
@@ -70,3 +84,5 @@ def test_shorter_prompts_have_padding_before_them() -> None:
     prompts = tf.constant([[5, 6, 7], [8, -1, -1], [-1, -1, -1]])
     ids = prefill.left_padded(prompts, tf.constant([3, 1, 0]), START)
     np.testing.assert_array_equal(ids, [[START, 5, 6, 7], [0, 0, START, 8], [0, 0, 0, START]])
+    ids = prefill.left_padded(prompts, tf.constant([3, 1, 0]), tf.constant([1, 2, 3]))
+    np.testing.assert_array_equal(ids, [[1, 5, 6, 7], [0, 0, 2, 8], [0, 0, 0, 3]])
