@@ -15,6 +15,10 @@ VERSION, = re.findall(r"^__version__ = '(.+?)'", FRONT_DOOR, re.MULTILINE)
 
 ONNX = ['tf2onnx>=1.17']              # exports for ONNX runtimes; the oldest that was tried
 SAFETENSORS = ['safetensors>=0.8']    # weights for other programs; likewise
+HUGGING_FACE = [
+    *SAFETENSORS,
+    'tokenizers>=0.20',      # vocabularies of Hugging Face; the first with encode_batch_fast
+]
 TFDS = [
     'importlib_resources>=6.0',      # tensorflow-datasets imports it without requiring it
     'tensorflow-datasets>=4.9.7',    # its data sets; imported only when an input asks for one
@@ -76,7 +80,7 @@ setuptools.setup(
                                             # today's pymdown-extensions
         ],
         'gpu': ['tensorflow[and-cuda]>=2.18'],       # as above, with NVIDIA's libraries
-        'hugging_face': SAFETENSORS,
+        'hugging_face': HUGGING_FACE,
         'onnx': ONNX,
         'safetensors': SAFETENSORS,
         'test': [
@@ -89,8 +93,8 @@ setuptools.setup(
             'pyyaml>=6.0',                # reads the launcher's file
             'ruff>=0.5',                  # style
             'setuptools>=68',             # tests of setup.py; as pyproject.toml has it
+            *HUGGING_FACE,
             *ONNX,
-            *SAFETENSORS,
             *TFDS,
             *TRANSLATION,
         ],

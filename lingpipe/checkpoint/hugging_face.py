@@ -77,7 +77,7 @@ def read_config(path: str) -> dict[str, Any]:
       ValueError: it is damaged.
       OSError: it cannot be read.
     """
-    return _read_json(os.path.join(path, CONFIG))
+    return read_json(os.path.join(path, CONFIG))
 
 
 def weight_of(tensor: str) -> Place | None:
@@ -192,7 +192,7 @@ def _files_by_tensor(folder: str) -> dict[str, Any]:
     parts: dict[str, str] | None = None
     names = [FILE]
     if os.path.exists(index):
-        parts = _read_json(index).get('weight_map', {})
+        parts = read_json(index).get('weight_map', {})
         names = sorted(set(parts.values()))
     files: dict[str, Any] = {}
     for name in names:
@@ -211,8 +211,8 @@ def _files_by_tensor(folder: str) -> dict[str, Any]:
     return files
 
 
-def _read_json(path: str) -> dict[str, Any]:
-    """Raises ValueError if a file holds no JSON object."""
+def read_json(path: str) -> dict[str, Any]:
+    """Returns the JSON object of a file. Raises ValueError if it holds none."""
     with open(path, encoding='utf-8') as file:
         try:
             value = json.load(file)

@@ -8,9 +8,11 @@ at once.
 """
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from absl import logging
@@ -20,10 +22,11 @@ from lingpipe.pipeline.decoding.decoder import Decoder
 from lingpipe.pipeline.decoding.sampling import SamplingParams
 from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.tasks.text.vocabulary import END, START, Vocabulary
+from lingpipe.tasks.text.vocabulary import Vocabulary
 from lingpipe.training.problem import Piece
 
 STEP = 16   # ids between two looks at stop texts
+_NEVER = -1   # the end, where a prompt has ends and the text goes on
 
 
 class GenerationParams(SamplingParams):
@@ -45,13 +48,25 @@ class GenerationParams(SamplingParams):
             raise ValueError("stop has an empty text, before which every text ends; leave it out")
 
 
+class Prompt(NamedTuple):
+    """The ids of a prompt.
+
+    Attributes:
+      ids: the first, which is the start if the vocabulary has one, and those behind it.
+      limit: the ids of prompt and continuation together, with the first, at most.
+    """
+    ids: list[int]
+    limit: int
+
+
 class Generator:
     """Continues prompts. Its graphs are built once for each number of groups."""
 
     def __init__(self, program: Program, vocabulary: Vocabulary, params: GenerationParams):
         self.program, self.params = program, params
         self._vocabulary = vocabulary
-        self._decoder = Decoder(program, params, START, END)
+        # What is read first is the first id of each prompt: not all vocabularies have a start.
+        self._decoder = functools.cache(lambda end: Decoder(program, params, None, end))
         num_cells = len(program.plan.cells)
         self._num_groups = 1 if num_cells == 1 else 2 * num_cells
 
@@ -66,14 +81,13 @@ class Generator:
           step: how many ids of a text are written before its next piece.
 
         Raises:
-          ValueError: a prompt has no room for one more id.
+          ValueError: a prompt has no room for one more id, has no id, or has an end before a beam.
         """
         p = self.params
-        rows = _ids_of(self._vocabulary, prompts, p.max_length)
-        texts = [Continuation(self._vocabulary, p.stop, len(row),
-                              min(p.max_length, len(row) + p.max_new)) for row in rows]
+        rows = _prompts(self._vocabulary, prompts, p)
+        texts = [Continuation(self._vocabulary, p.stop, len(row.ids), row.limit) for row in rows]
         # Prompts of about one length come together, since a group writes until its last text ends.
-        order = sorted(range(len(prompts)), key=lambda i: -len(rows[i]))
+        order = sorted(range(len(prompts)), key=lambda i: -len(rows[i].ids))
         num_together = self._num_groups * p.group_size
         for first in range(0, len(order), num_together):
             together = order[first:first + num_together]
@@ -84,20 +98,24 @@ class Generator:
             logging.info('%d of %d continuations were cut at max_new=%d or max_length=%d ids',
                          num_cut, len(prompts), p.max_new, p.max_length)
 
-    def _pieces_of(self, groups: list[list[int]], rows: list[list[int]],
+    def _pieces_of(self, groups: list[list[int]], rows: list[Prompt],
                    texts: list[Continuation], step: int) -> Iterator[Piece]:
         """Yields the texts of groups of prompts."""
         is_beam = self.params.beam_size > 1
-        stream = self._decoder.stream([_group(rows, group, self.params) for group in groups])
+        end = self._vocabulary.ends[0]
+        if any(end in rows[i].ids[1:] for group in groups for i in group):
+            end = _NEVER
+        stream = self._decoder(end).stream([_group(rows, group, self.params) for group in groups])
         while any(not texts[i].is_over for group in groups for i in group):
-            limits = [np.array([0 if texts[i].is_over else texts[i].limit for i in group] or [0])
-                      for group in groups]
+            limits = [np.array([0 if texts[i].is_over else rows[i].limit - 1 for i in group]
+                               or [0]) for group in groups]
             for group, written in zip(groups, stream.advance(
                     self.params.max_length if is_beam else step, limits), strict=True):
                 all_ids = written.best_ids if is_beam else written.ids
                 for i, ids in zip(group, all_ids, strict=False):   # An empty group has one row.
                     if not texts[i].is_over:
-                        yield Piece(i, texts[i].next_piece(ids), texts[i].is_over)
+                        all_ids_of_text = np.append(rows[i].ids[0], ids)
+                        yield Piece(i, texts[i].next_piece(all_ids_of_text), texts[i].is_over)
 
 
 class Continuation:
@@ -122,12 +140,14 @@ class Continuation:
         Args:
           ids: [t], those of the prompt and those that are written so far.
         """
-        new = ids[self._num_given:self.limit]
+        given, new = np.split(ids[:self.limit], [self._num_given])
+        places_of_ends = np.flatnonzero(np.isin(new, self._vocabulary.ends))
+        new = new[:min(places_of_ends, default=len(new))]
         # Sentencepiece may leave out a space before the first id that it is given.
-        given, both = self._vocabulary.decode([ids[:self._num_given], ids[:self.limit]])
-        whole = both[len(given):]
+        before, both = self._vocabulary.decode([given, np.append(given, new)])
+        whole = both[len(before):]
         text = _cut(whole, self._stop)
-        is_ended = END in new or len(text) < len(whole)
+        is_ended = len(places_of_ends) > 0 or len(text) < len(whole)
         self.is_cut = len(ids) >= self.limit and not is_ended
         self.is_over = is_ended or self.is_cut
         end = len(text) if self.is_over else _num_certain(text, self._stop)
@@ -156,23 +176,34 @@ def from_line(line: str) -> str:
     return re.sub(r'\\(.)', lambda match: signs.get(match[1], match[0]), line)
 
 
-def _ids_of(vocabulary: Vocabulary, prompts: Sequence[str], max_length: int) -> list[list[int]]:
-    """The ids of prompts. Raises ValueError if one leaves no room."""
-    rows = vocabulary.encode(prompts)
-    for number, row in enumerate(rows, 1):
-        if len(row) >= max_length:
+def _prompts(vocabulary: Vocabulary, prompts: Sequence[str],
+             params: GenerationParams) -> list[Prompt]:
+    """The ids of prompts. Raises ValueError as Generator.pieces does."""
+    p, found = params, []
+    for number, row in enumerate(vocabulary.encode(prompts), 1):
+        if len(row) >= p.max_length:
             raise ValueError(f'prompt {number} has {len(row):,} ids, and a prompt and its '
-                             f'continuation have room for max_length={max_length:,} together; '
+                             f'continuation have room for max_length={p.max_length:,} together; '
                              'raise task.decode.max_length, or shorten the prompt.')
-    return rows
+        ids = [*vocabulary.before, *row]
+        if not ids:
+            raise ValueError(f'prompt {number} is empty, and the tokenizer of this model puts no '
+                             'start before a text; begin the text.')
+        if p.beam_size > 1 and vocabulary.ends[0] in row:
+            raise ValueError(f'prompt {number} has the end of a text in it, behind which a beam '
+                             f'writes nothing; set beam_size=1, or leave it out.')
+        limit = min(p.max_length, len(row) + p.max_new)
+        found.append(Prompt(ids, limit + len(vocabulary.before)))
+    return found
 
 
-def _group(rows: list[list[int]], group: list[int], params: GenerationParams) -> SentenceGroup:
+def _group(rows: list[Prompt], group: list[int], params: GenerationParams) -> SentenceGroup:
     """The sentence group of some prompts; without any, it has one that ends at once."""
-    limits = [min(params.max_length, len(rows[i]) + params.max_new) for i in group] or [0]
-    prompts = np.full([len(limits), max((len(rows[i]) for i in group), default=0)], -1, np.int32)
+    limits = [rows[i].limit - 1 for i in group] or [0]
+    prompts = np.full([len(limits), max((len(rows[i].ids) for i in group), default=1)], -1,
+                      np.int32)
     for row, i in zip(prompts, group, strict=False):
-        row[:len(rows[i])] = rows[i]
+        row[:len(rows[i].ids)] = rows[i].ids
     chances = np.zeros([len(limits), params.max_length if params.temperature else 0], np.float32)
     if params.temperature:
         for row, i in zip(chances, group, strict=False):

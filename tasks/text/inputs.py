@@ -18,7 +18,7 @@ from lingpipe.hyperparams import field
 from lingpipe.input import Input
 from lingpipe.tasks.text.documents import Format
 from lingpipe.tasks.text.tokens import Recipe, Split, Tokens, tokens_of
-from lingpipe.tasks.text.vocabulary import PAD, START, Vocabulary
+from lingpipe.tasks.text.vocabulary import PAD, Vocabulary
 
 
 class TextInput(Input):
@@ -47,7 +47,9 @@ class TextInput(Input):
             'auto', "'auto' goes by the names of the files (documents.py); 'lines': each line is a "
                     'document.')
         key: str = field('text', 'The key of JSON, or the feature of a record, with the text.')
-        vocabulary: str = field('', 'The file of a model of sentencepiece; empty: it is trained.')
+        vocabulary: str = field(
+            '', 'The file of a model of sentencepiece, or the tokenizer.json of a folder of '
+                'Hugging Face; empty: a model is trained.')
         vocab_size: int = field(8000, 'V, the number of ids.', least=300)
         test_share: float = field(0.05, 'The part of all documents that is not trained on.',
                                   least=0, below=1)
@@ -71,10 +73,10 @@ class TextInput(Input):
         return tokens_of(p.directory, Recipe(p.files, p.format, p.key, p.vocabulary, p.vocab_size,
                                              p.test_share))
 
-    @functools.cached_property
+    @property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary of the tokens."""
-        return Vocabulary(self.tokens.vocabulary_path)
+        return self.tokens.vocabulary
 
     def num_examples(self) -> int:
         """The number of examples, of which the last may end in padding."""
@@ -104,16 +106,21 @@ class TextInput(Input):
 
     def _rows(self, index: np.ndarray) -> list[np.ndarray]:
         """The values of `spec` for the examples at index [n]."""
-        length = self.params.length
-        ids = np.full([len(index), length + 1], PAD, np.int32)
-        for row, i in zip(ids, index, strict=True):
+        length, end = self.params.length, self.vocabulary.ends[0]
+        # Each row has the id before the example, too, and the one behind it.
+        ids = np.full([len(index), length + 2], PAD, np.int32)
+        is_there = np.zeros([len(index), length + 1], bool)   # of the ids but the first
+        for row, row_is_there, i in zip(ids, is_there, index, strict=True):
             some = self._ids[i * length:(i + 1) * length + 1]
-            row[:len(some)] = some
+            row[0] = self._ids[i * length - 1] if i else end
+            row[1:1 + len(some)] = some
+            row_is_there[:len(some)] = True
 
-        target, label = ids[:, :-1], ids[:, 1:]
-        is_start = target == START
+        target, label = ids[:, 1:-1], ids[:, 2:]
+        begins = (ids[:, :-1] == end) & is_there   # a document
+        is_start = begins[:, :-1]
         places = np.arange(length, dtype=np.int32)
         beginnings = np.maximum.accumulate(np.where(is_start, places, 0), 1)
-        weight = ((label != PAD) & (label != START)).astype(np.float32)
+        weight = (is_there & ~begins)[:, 1:].astype(np.float32)
         return [target, label, weight, (places - beginnings).astype(np.int32),
                 np.cumsum(is_start, 1, dtype=np.int32), self._bytes_of_ids[label]]

@@ -22,7 +22,7 @@ from lingpipe.tasks.text.generation import (
 )
 from lingpipe.tasks.text.hugging_face import check_config
 from lingpipe.tasks.text.inputs import TextInput
-from lingpipe.tasks.text.vocabulary import Vocabulary
+from lingpipe.tasks.text.vocabulary import Vocabulary, open_vocabulary
 from lingpipe.tasks.translation import vocabulary_facts
 from lingpipe.training.problem import Piece, Problem
 
@@ -133,22 +133,25 @@ class Text(Problem):
         """Returns the vocabulary of the run with these facts, or Params.vocabulary, a copy of it.
 
         Raises:
-          ValueError: no file of the vocabulary is known, or it is another one.
+          ValueError: no file of the vocabulary is known, or it is another one or has more ids than
+            the network.
         """
         path = vocabulary_facts.path_of_run(self.params.vocabulary, facts)
         if not os.path.exists(path):
             raise ValueError(f'the vocabulary {path} is no file; set task.vocabulary to a copy of '
                              'the one that the run used.')
-        vocabulary = Vocabulary(path)
+        vocabulary = open_vocabulary(path, facts)
         vocabulary_facts.check_is_of_run(path, facts)
+        vocab_size = getattr(self.params.model, 'vocab_size', vocabulary.size)
+        if vocabulary.size > vocab_size:
+            raise ValueError(f'{path} has {vocabulary.size:,} ids, but '
+                             f'task.model.vocab_size={vocab_size:,}; set task.vocabulary to that '
+                             'of this model.')
         return vocabulary
 
     def facts(self, source: Input) -> dict[str, Any]:
-        """Returns the file of the input's vocabulary and its checksum, if it has one."""
-        if not isinstance(source, TextInput):
-            return {}
-        return {'vocabulary': os.path.abspath(source.tokens.vocabulary_path),
-                'sha256': source.tokens.facts['vocabulary_sha256']}
+        """Returns the file of the input's vocabulary, its checksum and its ends, if it has one."""
+        return source.tokens.vocabulary_facts if isinstance(source, TextInput) else {}
 
     def check_facts(self, facts: Mapping[str, Any], source: Input) -> None:
         """Raises ValueError if the input's vocabulary is not that of the weights."""
@@ -157,6 +160,11 @@ class Text(Problem):
             raise ValueError(
                 f'{vocabulary_facts.text_of_another(now, facts)}; make the tokens with theirs '
                 f'(vocabulary={facts["vocabulary"]}), or choose another logdir.')
+        if facts and now and facts.get('ends') != now.get('ends'):
+            raise ValueError(
+                f'texts of the input end with the ids {now["ends"]}, and those that the weights '
+                f'were trained with, with {facts["ends"]}; make the tokens with the same files '
+                'beside the tokenizer, or choose another logdir.')
 
     def check_taken(self, facts: Mapping[str, Any], keys: Iterable[str], source: Input) -> None:
         """Raises ValueError if weights are those of another vocabulary or of another network."""

@@ -1,7 +1,8 @@
 """Tokens: a corpus as two long files of ids, made once and mapped into memory.
 
-    DIRECTORY/train.bin, test.bin    start, a document's ids, end; start, the next one's, ...
-    DIRECTORY/vocabulary.model       of sentencepiece
+    DIRECTORY/train.bin, test.bin    start, a document's ids, end; start, the next one's, ...;
+                                     a tokenizer of Hugging Face may have no start
+    DIRECTORY/vocabulary.model       of sentencepiece; or tokenizer.json
     DIRECTORY/facts.json             what they were made of, with checksums
 
 The directory is written under another name and renamed when it is complete, so that there is never
@@ -11,6 +12,7 @@ split, and one that comes twice is not in both parts.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -22,8 +24,8 @@ import numpy as np
 from absl import logging
 
 from lingpipe.tasks.text.documents import Format, documents, source_paths
-from lingpipe.tasks.text.vocabulary import END, START, Vocabulary, bytes_of_ids, train_vocabulary
-from lingpipe.tasks.translation.corpus.vocabulary import UNKNOWN, warn_of_unknown
+from lingpipe.tasks.text.vocabulary import Pieces, Vocabulary, open_vocabulary, train_vocabulary
+from lingpipe.tasks.translation.corpus.vocabulary import warn_of_unknown
 from lingpipe.tasks.translation.vocabulary_facts import sha256_of
 
 Split = Literal['train', 'test']
@@ -66,7 +68,19 @@ class Tokens:
     @property
     def vocabulary_path(self) -> str:
         """The file of the vocabulary."""
-        return os.path.join(self.directory, 'vocabulary.model')
+        return os.path.join(self.directory, self.facts.get('vocabulary_file', Pieces.file_name))
+
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary."""
+        return open_vocabulary(self.vocabulary_path, self.vocabulary_facts)
+
+    @property
+    def vocabulary_facts(self) -> dict[str, Any]:
+        """What a run records of its vocabulary: the file, its checksum, and what opens it."""
+        return {'vocabulary': os.path.abspath(self.vocabulary_path),
+                'sha256': self.facts['vocabulary_sha256'],
+                **{name: self.facts[name] for name in ('ends',) if name in self.facts}}
 
     def bytes_of_ids(self, split: Split) -> np.ndarray:
         """The bytes of text that each id of a part stands for, float32 [V].
@@ -77,7 +91,7 @@ class Tokens:
         # Earlier versions wrote one number for both parts.
         ratio = self.facts[split].get('bytes_per_spelt_byte',
                                       self.facts.get('bytes_per_spelt_byte'))
-        return (bytes_of_ids(Vocabulary(self.vocabulary_path)) * ratio).astype(np.float32)
+        return (self.vocabulary.bytes_of_ids() * ratio).astype(np.float32)
 
     def ids(self, split: Split) -> np.ndarray:
         """The ids of a part, mapped into memory."""
@@ -147,7 +161,8 @@ def _write(directory: str, recipe: Recipe) -> None:
     paths = source_paths(recipe.files)
     vocabulary = _vocabulary(recipe, paths)
     dtype = np.dtype(np.uint16 if vocabulary.size <= 1 << 16 else np.int32)
-    sizes = bytes_of_ids(vocabulary)
+    sizes = vocabulary.bytes_of_ids()
+    before, end = vocabulary.before, vocabulary.ends[0]
     counts: dict[str, dict[str, float]] = {
         split: {'documents': 0, 'tokens': 0, 'bytes': 0} for split in SPLITS}
     for split in SPLITS:
@@ -155,10 +170,10 @@ def _write(directory: str, recipe: Recipe) -> None:
         with open(os.path.join(directory, f'{split}.bin'), 'wb') as file:
             for texts in _chunks(_documents(paths, recipe, split)):
                 rows = vocabulary.encode(texts)
-                flat = np.concatenate([np.array([START, *row, END]) for row in rows])
+                flat = np.concatenate([np.array([*before, *row, end]) for row in rows])
                 file.write(flat.astype(dtype).tobytes())
                 num_spelt += int(sizes[flat].sum())
-                num_unknown += int(np.count_nonzero(flat == UNKNOWN))
+                num_unknown += int(np.count_nonzero(flat == vocabulary.unknown))
                 counts[split]['documents'] += len(texts)
                 counts[split]['tokens'] += len(flat)
                 counts[split]['bytes'] += sum(len(text.encode()) for text in texts)
@@ -167,10 +182,11 @@ def _write(directory: str, recipe: Recipe) -> None:
 
     if not any(of_split['bytes'] for of_split in counts.values()):
         raise ValueError(f'{", ".join(recipe.files)} hold no text; name files that do.')
-    vocabulary.save(os.path.join(directory, 'vocabulary.model'))
+    vocabulary_path = os.path.join(directory, vocabulary.file_name)
+    vocabulary.save(vocabulary_path)
     facts = {**counts, 'dtype': dtype.name, 'settings': recipe.settings(),
              'sources': {path: _facts_of(path) for path in paths},
-             'vocabulary_sha256': sha256_of(os.path.join(directory, 'vocabulary.model'))}
+             'vocabulary_sha256': sha256_of(vocabulary_path), **vocabulary.facts}
     with open(os.path.join(directory, 'facts.json'), 'w', encoding='utf-8') as out:
         json.dump(facts, out, indent=1)
     logging.info('made tokens of %d files: %s', len(paths), ', '.join(
@@ -190,8 +206,8 @@ def _vocabulary(recipe: Recipe, paths: Sequence[str]) -> Vocabulary:
                  for line in text.splitlines(keepends=True)
                  if every == 1 or zlib.crc32(line.encode()) % every == 0)
         return train_vocabulary(lines, recipe.vocab_size)
-    vocabulary = Vocabulary(recipe.vocabulary)
-    if vocabulary.size != recipe.vocab_size:
+    vocabulary = open_vocabulary(recipe.vocabulary, {})
+    if not vocabulary.fits(recipe.vocab_size):
         raise ValueError(f'{recipe.vocabulary} has {vocabulary.size:,} ids, but '
                          f'vocab_size={recipe.vocab_size:,}; set vocab_size={vocabulary.size}.')
     return vocabulary

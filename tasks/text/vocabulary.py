@@ -1,32 +1,110 @@
-"""The vocabulary of a language model: pieces that spell a text exactly, its line breaks too.
+"""The vocabulary of a language model: what makes ids of texts, and texts of ids.
 
-The class is that of translation. Sentencepiece usually folds characters and joins spaces; here
-nothing is changed, so that a text is spelt byte by byte and bits per byte mean what they say. Only
-U+2581, which is sentencepiece's sign for a space, is read as a space.
+There are two kinds, and everything else knows only what they have in common, `Vocabulary`:
+`Pieces`, a model of sentencepiece, and `Tokenizer` (tokenizer.py), that of a folder of Hugging
+Face.
+
+`Pieces` is the class of translation. Sentencepiece usually folds characters and joins spaces; one
+that is trained here changes nothing, so that a text is spelt byte by byte and bits per byte mean
+what they say. Only U+2581, which is sentencepiece's sign for a space, is read as a space.
 """
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from lingpipe.tasks.text.tokenizer import Tokenizer
 from lingpipe.tasks.translation.corpus.vocabulary import (
     END,
     NUM_BYTES,
     PAD,
     START,
     UNKNOWN,
-    Vocabulary,
     sentencepiece_module,
 )
+from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary as SharedVocabulary
 
-__all__ = ['END', 'PAD', 'START', 'Vocabulary', 'bytes_of_ids', 'train_vocabulary']
+__all__ = ['END', 'PAD', 'START', 'Pieces', 'Vocabulary', 'open_vocabulary', 'train_vocabulary']
 
 _MOST_CHARACTERS = 1000   # of a part of a line: at most 4,000 bytes of UTF-8
 
 
-def train_vocabulary(lines: Iterable[str], size: int) -> Vocabulary:
+class Vocabulary(Protocol):
+    """What a language model's vocabulary is asked for.
+
+    Attributes:
+      file_name: what its file is called in a directory of tokens.
+      facts: what the facts of tokens say of it besides, to open it again: `vocabulary_file`, if
+        that is not vocabulary.model, and `ends` (see open_vocabulary).
+      before: the ids before a text: the start, or none.
+      ends: the ids that end a text that is written; documents end with the first.
+      unknown: the id of text that has no other; -1: there is none.
+    """
+    file_name: str
+    facts: Mapping[str, Any]
+    before: tuple[int, ...]
+    ends: tuple[int, ...]
+    unknown: int
+
+    @property
+    def size(self) -> int:
+        """The largest id, and 1."""
+
+    def fits(self, vocab_size: int) -> bool:
+        """Whether a network with so many ids can be trained with it."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of texts, without the start and the end."""
+
+    def decode(self, ids: Any) -> list[str]:
+        """Returns the texts of rows of ids, without control ids."""
+
+    def bytes_of_ids(self) -> np.ndarray:
+        """How many bytes of UTF-8 each id spells, int64 [V]; start and end spell none."""
+
+    def save(self, path: str) -> None:
+        """Writes the file."""
+
+
+class Pieces(SharedVocabulary):
+    """A model of sentencepiece."""
+    file_name = 'vocabulary.model'
+    facts: Mapping[str, Any] = {}
+    before: tuple[int, ...] = (START,)
+    ends: tuple[int, ...] = (END,)
+    unknown = UNKNOWN
+
+    def fits(self, vocab_size: int) -> bool:
+        """Whether the network has the same ids."""
+        return self.size == vocab_size
+
+    def bytes_of_ids(self) -> np.ndarray:
+        """How many bytes of UTF-8 each id spells, int64 [V]; control ids spell none."""
+        is_byte = self.is_byte
+        sizes = [1 if is_byte[i] else len(piece.replace('\u2581', ' ').encode())
+                 for i, piece in enumerate(self.pieces)]
+        return np.array([0 if i < UNKNOWN else size for i, size in enumerate(sizes)])
+
+
+def open_vocabulary(path: str, facts: Mapping[str, Any]) -> Vocabulary:
+    """Opens a vocabulary: *.json is a tokenizer of Hugging Face, any other a model.
+
+    Args:
+      path: its file.
+      facts: may have `ends`, those of a Tokenizer; without them, the files beside it say so.
+
+    Raises:
+      ValueError: what reads it or the file is missing, or the file is damaged.
+    """
+    if path.endswith('.json'):
+        return Tokenizer(path, facts.get('ends', ()))
+    return Pieces(path)
+
+
+def train_vocabulary(lines: Iterable[str], size: int) -> Pieces:
     """Trains byte pairs (BPE) on lines, which keep their line breaks.
 
     Raises:
@@ -49,12 +127,4 @@ def train_vocabulary(lines: Iterable[str], size: int) -> Vocabulary:
                          f'needs room for {NUM_BYTES} bytes, all usual characters, and as many '
                          'different pieces; change vocab_size, of the inputs and the model alike, '
                          'or give it more text.') from error
-    return Vocabulary('the new vocabulary', model.getvalue())
-
-
-def bytes_of_ids(vocabulary: Vocabulary) -> np.ndarray:
-    """How many bytes of UTF-8 each id spells, int64 [V]; control ids spell none."""
-    is_byte = vocabulary.is_byte
-    sizes = [1 if is_byte[i] else len(piece.replace('\u2581', ' ').encode())
-             for i, piece in enumerate(vocabulary.pieces)]
-    return np.array([0 if i < UNKNOWN else size for i, size in enumerate(sizes)])
+    return Pieces('the new vocabulary', model.getvalue())

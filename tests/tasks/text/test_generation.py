@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from lingpipe.tasks.text.generation import (
 )
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.task import language_learner, language_problem
-from lingpipe.tasks.text.vocabulary import END, START, train_vocabulary
+from lingpipe.tasks.text.vocabulary import END, START, Pieces, train_vocabulary
 from lingpipe.tasks.translation.corpus.vocabulary import train as vocabulary_with_prefix
 
 V = 30
@@ -32,6 +33,7 @@ PROMPTS = ['abc', 'z', '', 'hello', 'ab', 'abc']
 
 class Letters:
     """A vocabulary whose ids from 4 on are the letters, a to z."""
+    before, ends = (START,), (END,)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [[ord(letter) - 97 + 4 for letter in text] for text in texts]
@@ -142,11 +144,14 @@ def test_the_stop_text_that_ends_first_counts_however_often_one_looks(step: int)
 
 @pytest.mark.parametrize('has_prefix', [False, True])
 @pytest.mark.parametrize('prompt', ['', 'hello', 'the cat ', 'ü'])
-def test_a_continuation_begins_with_its_space(has_prefix: bool, prompt: str) -> None:
+def test_a_continuation_begins_with_its_space(has_prefix: bool, prompt: str,
+                                              tmp_path: Path) -> None:
     """Sentencepiece leaves out the first space of ids if its model puts one before a text."""
     lines = ['hello world ab cd ef', 'the cat sat on the mat', 'abcdefghijklmnopqrstuvwxyz'] * 50
-    vocabulary = (vocabulary_with_prefix(iter(lines), 330, kind='bpe') if has_prefix
-                  else train_vocabulary(iter(lines), 330))
+    path = str(tmp_path / 'vocabulary.model')
+    (vocabulary_with_prefix(iter(lines), 330, kind='bpe') if has_prefix
+     else train_vocabulary(iter(lines), 330)).save(path)
+    vocabulary = Pieces(path)
     ids = vocabulary.encode([f'{prompt} world ü'])[0]
     whole = vocabulary.decode([ids])[0]
     num_given, given = next((n, text) for n in range(len(ids) + 1)
