@@ -122,11 +122,14 @@ class Text(Problem):
 
     def _generator(self, program: Program, facts: Mapping[str, Any],
                    params: GenerationParams) -> Generator:
-        """The last generator again, if nothing has changed, since its graphs take long to build."""
-        vocabulary = self.vocabulary(facts)
+        """The last generator again, if nothing has changed.
+
+        Its graphs take long to build, and a large tokenizer most of a second to read.
+        """
+        self._vocabulary_path(facts)   # The file may have changed.
         last = self._last_generator
         if last is None or last.program is not program or last.params != params:
-            last = self._last_generator = Generator(program, vocabulary, params)
+            last = self._last_generator = Generator(program, self.vocabulary(facts), params)
         return last
 
     def vocabulary(self, facts: Mapping[str, Any]) -> Vocabulary:
@@ -136,18 +139,23 @@ class Text(Problem):
           ValueError: no file of the vocabulary is known, or it is another one or has more ids than
             the network.
         """
-        path = vocabulary_facts.path_of_run(self.params.vocabulary, facts)
-        if not os.path.exists(path):
-            raise ValueError(f'the vocabulary {path} is no file; set task.vocabulary to a copy of '
-                             'the one that the run used.')
+        path = self._vocabulary_path(facts)
         vocabulary = open_vocabulary(path, facts)
-        vocabulary_facts.check_is_of_run(path, facts)
         vocab_size = getattr(self.params.model, 'vocab_size', vocabulary.size)
         if vocabulary.size > vocab_size:
             raise ValueError(f'{path} has {vocabulary.size:,} ids, but '
                              f'task.model.vocab_size={vocab_size:,}; set task.vocabulary to that '
                              'of this model.')
         return vocabulary
+
+    def _vocabulary_path(self, facts: Mapping[str, Any]) -> str:
+        """The file of the vocabulary. Raises ValueError if none is known, or if it is another."""
+        path = vocabulary_facts.path_of_run(self.params.vocabulary, facts)
+        if not os.path.exists(path):
+            raise ValueError(f'the vocabulary {path} is no file; set task.vocabulary to a copy of '
+                             'the one that the run used.')
+        vocabulary_facts.check_is_of_run(path, facts)
+        return path
 
     def facts(self, source: Input) -> dict[str, Any]:
         """Returns the file of the input's vocabulary, its checksum and its ends, if it has one."""

@@ -254,6 +254,27 @@ def test_the_end_in_a_prompt_ends_nothing(tmp_path: Path) -> None:
             run.generate(['a', prompt], beam_size=2)
 
 
+def test_it_is_read_once_for_all_prompts(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call of run.generate and run.stream read it again; a large one takes 0.8 s."""
+    opened = []
+
+    def open_and_count(path: str, facts: dict[str, Any]) -> Any:
+        opened.append(path)
+        return open_vocabulary(path, facts)
+
+    monkeypatch.setattr('lingpipe.tasks.text.task.open_vocabulary', open_and_count)
+    with start(experiment(tmp_path, folder_of(tmp_path, 'qwen2')), logdir=tmp_path / 'log') as run:
+        run.train()
+        for prompt in ('the', 'a'):
+            run.generate([prompt], max_new=2)
+        copy = tmp_path / 'tokens/tokenizer.json'
+        assert opened == [str(copy)]
+        copy.write_text(copy.read_text() + ' ')
+        with pytest.raises(ValueError, match='is not the vocabulary that the run used'):
+            run.generate(['the'], max_new=2)
+
+
 def test_any_of_its_ends_ends_a_text(tmp_path: Path) -> None:
     vocabulary = Tokenizer(tiny_tokenizers.write(tmp_path, 'qwen2'), [0, 1])
     ids = np.array(vocabulary.encode(['the cat<|im_end|>sat'])[0])
