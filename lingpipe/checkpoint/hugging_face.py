@@ -1,7 +1,7 @@
 """Hugging Face: the folder of a causal language model of the family of LLaMA, and its weights.
 
     config.json                      what tasks/text/hugging_face_config.py reads
-    model.safetensors                the weights, or in parts
+    model.safetensors                the weights; only if it is not there, they are in parts:
     model-00001-of-00002.safetensors
     model.safetensors.index.json     which part has which tensor
 
@@ -175,7 +175,7 @@ def _place(name: str, plain: Mapping[str, str], transposed: Mapping[str, str]) -
     """The other name, by tables of names in which {i} stands for the number of the layer."""
     for table in plain, transposed:
         for pattern, other in table.items():
-            expression = re.escape(pattern).replace(re.escape('{i}'), r'(\d+)', 1)
+            expression = re.escape(pattern).replace(re.escape('{i}'), '(0|[1-9][0-9]*)', 1)
             if match := re.fullmatch(expression, name):
                 return Place(other.format(i=''.join(match.groups())), table is transposed)
     return None
@@ -188,27 +188,38 @@ def _files_by_tensor(folder: str) -> dict[str, Any]:
     except ImportError as error:
         raise ValueError('safetensors is needed to read the weights of Hugging Face and cannot be '
                          f'imported ({error}); run pip install safetensors.') from error
-    index = os.path.join(folder, _INDEX)
-    parts: dict[str, str] | None = None
-    names = [FILE]
-    if os.path.exists(index):
-        parts = read_json(index).get('weight_map', {})
-        names = sorted(set(parts.values()))
-    files: dict[str, Any] = {}
-    for name in names:
+    # As transformers does: one file with all weights is preferred.
+    is_whole = os.path.isfile(os.path.join(folder, FILE))
+    parts = {} if is_whole else _parts_by_tensor(os.path.join(folder, _INDEX))
+    opened: dict[str, Any] = {}
+    for name in sorted(set(parts.values())) or [FILE]:
         path = os.path.join(folder, name)
-        if not os.path.exists(path):
+        if not os.path.isfile(path):
             raise ValueError(f'{folder} has no {name}; put it there, or name another folder with '
                              f'{CONFIG} and {FILE}.')
         try:
-            file = safetensors.safe_open(path, framework='np')
+            opened[name] = safetensors.safe_open(path, framework='np')
         except safetensors.SafetensorError as error:
             raise ValueError(f'{path} cannot be read: {error}; write it again.') from error
-        files |= dict.fromkeys(file.keys(), file)
-    if parts is not None and (lost := sorted(set(parts) - set(files))):
+
+    names = {part: dict.fromkeys(file.keys()) for part, file in opened.items()}
+    if lost := sorted(tensor for tensor, part in parts.items() if tensor not in names[part]):
         raise ValueError(f'{folder} lacks tensors that {_INDEX} names: {_listed(lost)}; copy the '
                          'folder again.')
-    return files
+    files = {tensor: opened[part] for part in opened for tensor in names[part]}
+    return files | {tensor: opened[part] for tensor, part in parts.items()}
+
+
+def _parts_by_tensor(index: str) -> dict[str, str]:
+    """The name of the file of each tensor; {} if there is no index. Raises ValueError as Folder."""
+    if not os.path.isfile(index):
+        return {}
+    parts: Any = read_json(index).get('weight_map')
+    names = list(parts.values()) if isinstance(parts, dict) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f'{index} has no weight_map that names the file of each tensor; copy the '
+                         'folder again.')
+    return dict(parts)
 
 
 def read_json(path: str) -> dict[str, Any]:

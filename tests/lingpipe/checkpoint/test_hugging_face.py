@@ -42,6 +42,7 @@ def test_every_tensor_has_a_path_and_every_path_its_tensor() -> None:
         'attention_11/body/wq', True)
     assert hugging_face.weight_of('model.layers.x.self_attn.q_proj.weight') is None
     assert hugging_face.weight_of('model.norm.weight.scale') is None
+    assert hugging_face.weight_of('model.layers.01.self_attn.q_proj.weight') is None
 
 
 def test_kernels_are_transposed_and_the_report_names_them(tmp_path: pathlib.Path) -> None:
@@ -132,6 +133,48 @@ def test_missing_and_damaged_files_are_named(tmp_path: pathlib.Path) -> None:
         hugging_face.Folder(folder)
     (tmp_path / 'in/config.json').write_text('[')
     with pytest.raises(ValueError, match=r'config\.json cannot be read: .*; write it again'):
+        hugging_face.Folder(folder)
+
+
+def test_of_a_tensor_in_two_parts_that_of_the_index_is_taken(tmp_path: pathlib.Path) -> None:
+    """As transformers does. The last part won before, whatever the index said."""
+    folder = written(tmp_path, num_parts=2)
+    index = json.loads((tmp_path / 'in/model.safetensors.index.json').read_text())
+    part = tmp_path / 'in/model-00002-of-00002.safetensors'
+    name = 'model.embed_tokens.weight'
+    assert index['weight_map'][name] != part.name
+    right = tiny_llama.tensors(tiny_llama.config())[name]
+    safetensors.numpy.save_file({**safetensors.numpy.load_file(part), name: right + 1}, part)
+    read = hugging_face.Folder(folder).read('weights/model/embedding/w')
+    np.testing.assert_array_equal(read, right)
+
+
+def test_one_file_is_taken_rather_than_parts(tmp_path: pathlib.Path) -> None:
+    """As transformers does; parts that an earlier model has left there must not be read."""
+    folder = written(tmp_path, num_parts=2)
+    weights = {name: array + 1 for name, array in
+               tiny_llama.tensors(tiny_llama.config()).items()}
+    safetensors.numpy.save_file(weights, tmp_path / 'in/model.safetensors')
+    read = hugging_face.Folder(folder).read('weights/model/norm/scale')
+    np.testing.assert_array_equal(read, weights['model.norm.weight'])
+
+
+@pytest.mark.parametrize('index', [
+    {}, {'weight_map': None}, {'weight_map': {}}, {'weight_map': ['a']}, {'weight_map': {'a': 1}}])
+def test_an_index_that_names_no_files_is_refused(
+        index: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path, num_parts=2)
+    (tmp_path / 'in/model.safetensors.index.json').write_text(json.dumps(index))
+    with pytest.raises(ValueError, match=r'index\.json has no weight_map that names the file of ea'
+                                         r'ch tensor; copy the folder again'):
+        hugging_face.Folder(folder)
+
+
+def test_a_directory_is_no_file_of_weights(tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path)
+    (tmp_path / 'in/model.safetensors').unlink()
+    (tmp_path / 'in/model.safetensors').mkdir()
+    with pytest.raises(ValueError, match=r'has no model\.safetensors; put it there'):
         hugging_face.Folder(folder)
 
 
