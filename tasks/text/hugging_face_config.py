@@ -26,7 +26,7 @@ _CLASSES = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM',
 
 # Field -> the values with which it is as if it were not there; a field may be missing.
 _SUPPORTED: dict[str, tuple[Any, ...]] = {
-    'hidden_act': ('silu',),
+    'hidden_act': ('silu', 'swish'),   # two names of one function
     'attention_dropout': (0, None),
     'mlp_bias': (False, None),
     'partial_rotary_factor': (1, None),
@@ -53,7 +53,8 @@ def fields_of(config: Config) -> dict[str, Any]:
     _check_window(config, kind)
 
     num_heads, dim = _number(config, 'num_attention_heads'), _number(config, 'hidden_size')
-    has_groups = kind != 'llama' or config.get('num_key_value_heads') is not None
+    # null means num_heads, and so does a missing field of llama. Others have other defaults.
+    has_groups = config.get('num_key_value_heads', None if kind == 'llama' else 0) is not None
     has_head_dim = kind == 'qwen3' or config.get('head_dim') is not None
     return {
         'vocab_size': _number(config, 'vocab_size'),
@@ -63,10 +64,10 @@ def fields_of(config: Config) -> dict[str, Any]:
         'num_heads': num_heads,
         'num_groups': _number(config, 'num_key_value_heads') if has_groups else num_heads,
         'head_dim': _number(config, 'head_dim') if has_head_dim else dim // num_heads,
-        'epsilon': float(config.get('rms_norm_eps', 1e-6)),
+        'epsilon': _real(config, 'rms_norm_eps', 1e-6),
         'biases': _biases(config, kind),
         'normalises_heads': kind == 'qwen3',
-        'is_tied': bool(config.get('tie_word_embeddings', False)),
+        'is_tied': _flag(config, 'tie_word_embeddings'),
         'is_scaled': False,
         **_rotations(config)}
 
@@ -83,8 +84,8 @@ def config_of(fields: Mapping[str, Any], source: Config) -> dict[str, Any]:
       ValueError: no model of Hugging Face that is known here computes the same.
     """
     if source and fields_of(source) == fields:
-        name = 'dtype' if 'dtype' in source else 'torch_dtype'
-        return {**source, name: 'float32'}
+        names = [name for name in ('dtype', 'torch_dtype') if name in source] or ['torch_dtype']
+        return {**source, **dict.fromkeys(names, 'float32')}
     if fields['is_scaled']:
         raise ValueError('is_scaled=True multiplies the vectors of ids by sqrt(model_dim), which '
                          'no model of Hugging Face that is written here does; train with '
@@ -134,16 +135,35 @@ def _number(config: Config, name: str) -> int:
     return value
 
 
+def _real(config: Config, name: str, default: float | None = None) -> float:
+    value = config.get(name, default)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise ValueError(f'config.json has {name}={show(value)}, but it must be a number; write '
+                         'what the model has.')
+    return float(value)
+
+
+def _flag(config: Config, name: str) -> bool:
+    value = config.get(name)
+    if value not in (True, False, None):
+        raise ValueError(f'config.json has {name}={show(value)}, but it must be true or false; '
+                         'write what the model has.')
+    return bool(value)
+
+
 def _check_window(config: Config, kind: str) -> None:
     """Raises ValueError if a position does not see all positions before it."""
-    window = config.get('sliding_window', 4096 if kind == 'mistral' else None)   # as transformers
+    window = config.get('sliding_window', None if kind == 'llama' else 4096)   # as transformers
     has_window = window is not None
     if kind.startswith('qwen'):
-        has_window = has_window and bool(config.get('use_sliding_window', False))
+        has_window = has_window and _flag(config, 'use_sliding_window')
     if has_window:
         other = 'use_sliding_window=false' if kind.startswith('qwen') else 'null'
         _refuse('sliding_window', window, f'{other} is, which is the same for shorter texts')
-    others = sorted({str(one) for one in config.get('layer_types') or []} - {'full_attention'})
+    types = config.get('layer_types') or []
+    if not isinstance(types, list):
+        _refuse('layer_types', types, 'a list is')
+    others = sorted({str(one) for one in types} - {'full_attention'})
     if others:
         _refuse('layer_types', others[0], "'full_attention' in all of them is")
 
@@ -151,14 +171,16 @@ def _check_window(config: Config, kind: str) -> None:
 def _biases(config: Config, kind: str) -> str:
     if kind == 'qwen2':
         return 'qkv'
-    has_biases = kind != 'mistral' and config.get('attention_bias', False)
+    has_biases = kind != 'mistral' and _flag(config, 'attention_bias')
     return 'all' if has_biases else 'none'
 
 
 def _rotations(config: Config) -> dict[str, Any]:
     """The fields rotary_base and rotary_scaling."""
-    name = 'rope_parameters' if config.get('rope_parameters') else 'rope_scaling'
-    rope: Config = config.get(name) or {}
+    name = 'rope_scaling' if config.get('rope_scaling') else 'rope_parameters'   # as transformers
+    rope = config.get(name) or {}
+    if not isinstance(rope, dict):
+        _refuse(name, rope, 'an object or null is')
     kind = rope.get('rope_type', rope.get('type', 'default'))
     known = {'rope_type', 'type', 'rope_theta', 'partial_rotary_factor', *_SCALING.values()}
     if kind not in ('default', 'llama3') or rope.get('partial_rotary_factor', 1) not in (1, None):
@@ -172,6 +194,7 @@ def _rotations(config: Config) -> dict[str, Any]:
             if theirs not in rope:
                 raise ValueError(f'config.json has {name} of the kind llama3 without {theirs}; '
                                  'add it, as the model was trained.')
-        scaling.set(**{ours: rope[theirs] for ours, theirs in _SCALING.items()})
-    base = rope.get('rope_theta', config.get('rope_theta', 10_000.))
-    return {'rotary_base': float(base), 'rotary_scaling': scaling}
+        numbers = {ours: _real(rope, theirs) for ours, theirs in _SCALING.items()}
+        scaling.set(**{**numbers, 'length': round(numbers['length'])})
+    base = _real(rope if 'rope_theta' in rope else config, 'rope_theta', 10_000.)
+    return {'rotary_base': base, 'rotary_scaling': scaling}

@@ -46,6 +46,9 @@ def test_a_config_written_without_its_source_means_the_same(kind: str) -> None:
     ({'model_type': 'mistral'}, 'sliding_window=4096, which is not supported'),   # its default
     ({'model_type': 'qwen2', 'sliding_window': 9, 'use_sliding_window': True},
      'sliding_window=9, which is not supported, while use_sliding_window=false is, wh'),
+    ({'model_type': 'qwen2', 'use_sliding_window': True},   # its default, too
+     'sliding_window=4096, which is not supported'),
+    ({'layer_types': 'full'}, "layer_types='full', which is not supported, while a list is"),
     ({'layer_types': ['full_attention', 'sliding_attention']},
      "layer_types='sliding_attention', which is not supported"),
     ({'rope_scaling': {'type': 'linear', 'factor': 2.}}, "rope_scaling={'type': 'linear', 'fac"),
@@ -55,12 +58,43 @@ def test_a_config_written_without_its_source_means_the_same(kind: str) -> None:
     ({'rope_scaling': {'rope_type': 'llama3', 'factor': 8.}}, 'llama3 without low_freq_factor'),
     ({'hidden_size': None}, 'hidden_size=None, but it must be a whole number above 0'),
     ({'model_type': 'qwen3'}, 'head_dim=None, but it must be'),
+    ({'rms_norm_eps': None}, 'rms_norm_eps=None, but it must be a number; write what the'),
+    ({'rope_parameters': {'rope_theta': None}}, 'rope_theta=None, but it must be a number'),
+    ({'rope_scaling': {**LLAMA3, 'factor': None}}, 'factor=None, but it must be a number'),
+    ({'rope_scaling': 'linear'}, "rope_scaling='linear', which is not supported, while an object"),
+    ({'tie_word_embeddings': 'false'}, "tie_word_embeddings='false', but it must be true or false"),
+    ({'attention_bias': 'no'}, "attention_bias='no', but it must be true or false"),
 ])
 def test_what_is_not_supported_is_refused_by_name_and_value(
         kind: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError) as error:
         fields_of(config('llama', **kind))
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize('kind, fields', [
+    ({'num_key_value_heads': None}, {'num_groups': 4}),
+    ({'model_type': 'qwen2', 'num_key_value_heads': None}, {'num_groups': 4}),
+    ({'model_type': 'mistral', 'sliding_window': None, 'num_key_value_heads': None},
+     {'num_groups': 4}),
+    ({'hidden_act': 'swish'}, {}),
+    ({'tie_word_embeddings': None, 'attention_bias': None}, {'is_tied': False, 'biases': 'none'}),
+    ({'rope_scaling': {**LLAMA3, 'factor': 8, 'original_max_position_embeddings': 20.}},
+     {'rotary_scaling': RotaryScaling(factor=8., length=20)}),
+    # With both spellings, transformers 5 takes this one, and transformers 4 knows no other.
+    ({'rope_scaling': LLAMA3, 'rope_parameters': {'rope_type': 'default', 'rope_theta': 7.}},
+     {'rotary_scaling': RotaryScaling(factor=4., length=20), 'rotary_base': 50.}),
+])
+def test_odd_values_mean_what_they_mean_to_transformers(
+        kind: dict[str, Any], fields: dict[str, Any]) -> None:
+    known = fields_of(config('llama', **kind))
+    assert {name: known[name] for name in fields} == fields
+
+
+def test_both_names_of_the_type_of_the_weights_are_written() -> None:
+    source = config('llama', dtype='bfloat16', torch_dtype='bfloat16')
+    written = config_of(fields_of(source), source)
+    assert written == {**source, 'dtype': 'float32', 'torch_dtype': 'float32'}
 
 
 def test_a_network_made_here_gets_a_config_of_the_model_that_has_its_parts() -> None:
