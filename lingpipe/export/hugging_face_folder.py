@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from absl import logging
 
 from lingpipe.checkpoint import hugging_face
 from lingpipe.layers.base import Layer
@@ -60,6 +61,11 @@ def hugging_face_folder(network: Layer, weights: Mapping[str, np.ndarray],
         raise ValueError('the format hugging_face writes a LanguageModel, and the network has '
                          'none; use saved_model, npz, safetensors or onnx.')
     is_from_there = hugging_face.is_folder(source)
+    if source and not os.path.exists(source):
+        logging.warning(
+            '%s, from which the run took its weights, is no longer there; if it was a folder of '
+            'Hugging Face, config.json is made anew and the tokenizer is not copied: move it back, '
+            'or let initialize_from.directory name its new place, and export again', source)
     config = models[0].hugging_face_config(
         hugging_face.read_config(source) if is_from_there else {})
     copied = {name: path for name in _COPIED if is_from_there

@@ -83,7 +83,7 @@ def config_of(fields: Mapping[str, Any], source: Config) -> dict[str, Any]:
     Raises:
       ValueError: no model of Hugging Face that is known here computes the same.
     """
-    if source and fields_of(source) == fields:
+    if source and _describes(source, fields):
         names = [name for name in ('dtype', 'torch_dtype') if name in source] or ['torch_dtype']
         return {**source, **dict.fromkeys(names, 'float32')}
     if fields['is_scaled']:
@@ -120,6 +120,14 @@ def config_of(fields: Mapping[str, Any], source: Config) -> dict[str, Any]:
     if kind != 'qwen2':
         config['attention_bias'] = fields['biases'] == 'all'
     return config
+
+
+def _describes(config: Config, fields: Mapping[str, Any]) -> bool:
+    """Whether a config.json means the network of these fields."""
+    try:
+        return fields_of(config) == fields
+    except ValueError:   # It means a network that is not supported.
+        return False
 
 
 def _refuse(name: str, value: object, supported: str) -> NoReturn:

@@ -58,6 +58,17 @@ def test_the_tokenizer_goes_along(tmp_path: pathlib.Path) -> None:
                                         'model.safetensors', 'tokenizer.json']
 
 
+def test_a_source_that_is_gone_is_warned_of(
+        tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    program = program_of(LanguageModel.Params(**SIZES, is_scaled=False, has_bytes=False))
+    predictor = program.predictor(SPEC)
+    with caplog.at_level('WARNING', 'absl'):
+        export(program, predictor, f'{tmp_path}/out', 'hugging_face')
+        assert not caplog.text
+        export(program, predictor, f'{tmp_path}/out', 'hugging_face', None, f'{tmp_path}/gone')
+    assert 'gone, from which the run took its weights, is no longer there' in caplog.text
+
+
 def test_another_network_is_refused(tmp_path: pathlib.Path) -> None:
     network = Sequential.Params(name='model', layers=(
         layers.Embedding.Params(name='table', vocab_size=11, dim=4, reads={'ids': 'target'}),

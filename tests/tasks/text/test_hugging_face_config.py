@@ -111,6 +111,8 @@ def test_a_source_that_means_another_network_is_not_kept() -> None:
     assert model(epsilon=1e-3, rotary_base=50., num_groups=2).hugging_face_config(source) == source
     written = model(num_layers=3).hugging_face_config(source)
     assert (written['model_type'], written['num_hidden_layers']) == ('llama', 3)
+    written = model().hugging_face_config({'model_type': 'mixtral'})   # It was replaced meanwhile.
+    assert written['model_type'] == 'llama'
 
 
 @pytest.mark.parametrize('fields, words', [
