@@ -114,6 +114,8 @@ def config_of(fields: Mapping[str, Any], source: Config) -> dict[str, Any]:
             'rope_type': 'llama3', **{theirs: getattr(scaling, ours)
                                       for ours, theirs in _SCALING.items()}},
         'tie_word_embeddings': fields['is_tied'],
+        'bos_token_id': None,   # The network knows of none, and the defaults of transformers
+        'eos_token_id': None,   # would end a text at the id 2.
         'torch_dtype': 'float32'}
     if has_scaling:
         config['max_position_embeddings'] = int(scaling.factor * scaling.length)

@@ -115,6 +115,12 @@ def test_a_source_that_means_another_network_is_not_kept() -> None:
     assert written['model_type'] == 'llama'
 
 
+def test_without_a_source_no_id_ends_a_text() -> None:
+    """The default of transformers' LlamaConfig is 2, which may be any token here."""
+    written = model().hugging_face_config({})
+    assert (written['bos_token_id'], written['eos_token_id']) == (None, None)
+
+
 @pytest.mark.parametrize('fields, words', [
     ({'is_scaled': True}, r'is_scaled=True multiplies .* train with task\.model\.is_scaled=False'),
     ({'num_experts': 2}, r'task\.model\.num_experts=2 has no counterpart .* with num_experts=0'),
