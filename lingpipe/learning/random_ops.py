@@ -1,15 +1,19 @@
-"""Random ops: the ops that draw from a state of TensorFlow's own, and whether a graph has one."""
+"""Random ops: the ops that give something else at every call, and whether a graph has one."""
 from __future__ import annotations
 
 import tensorflow as tf
 
-# The second half draws from the variable of a tf.random.Generator.
+# Those of the first part draw from a state of TensorFlow's own, those of the second from the
+# variable of a tf.random.Generator. The last two are no random numbers, but repeat themselves as
+# little: the next element of an iterator, and the time.
 DRAWING = frozenset("""
     Multinomial ParameterizedTruncatedNormal RandomGamma RandomPoisson RandomPoissonV2 RandomShuffle
     RandomStandardNormal RandomUniform RandomUniformInt TruncatedNormal
 
     RngReadAndSkip RngSkip StatefulRandomBinomial StatefulStandardNormal StatefulStandardNormalV2
     StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt
+
+    IteratorGetNext Timestamp
     """.split())
 
 

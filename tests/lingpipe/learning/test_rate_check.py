@@ -13,6 +13,7 @@ TABLE = tf.constant([0.3, 0.2, 0.1])
 CODES = tf.lookup.StaticHashTable(
     tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1], tf.int64), TABLE[:2]), 0.1)
 VARIABLE = tf.Variable(0.1)
+NUMBERS = iter(tf.data.Dataset.range(9))
 GENERATOR = tf.random.Generator.from_seed(0)
 
 
@@ -25,6 +26,8 @@ GENERATOR = tf.random.Generator.from_seed(0)
      (lambda step: tf.fill([1], 0.1), r'has the shape \(1,\), but a rate is one number'),
      (lambda step: tf.random.uniform([]), r'stateful op RandomUniform, but must depend'),
      (lambda step: GENERATOR.uniform([]), r'stateful op RngReadAndSkip, but must depend'),
+     (lambda step: next(NUMBERS), r'stateful op IteratorGetNext, but must depend'),
+     (lambda step: tf.timestamp(), r'stateful op Timestamp, but must depend'),
      (lambda step: np.exp(-step), r'fails when it is given the step: .*tf\.math in place of NumPy'),
      (lambda step: tf.cond(step < 3, lambda: VARIABLE * 1, lambda: 0.1),
       r'reads the variable Variable:0, which no checkpoint holds')])

@@ -40,6 +40,18 @@ class Seeded(keras.optimizers.SGD):
         super().update_step(gradient + noise, variable, learning_rate)
 
 
+class OfADataset(keras.optimizers.SGD):
+    """Takes a number of a dataset in every update, and no checkpoint knows how many it took."""
+
+    def __init__(self, **arguments):
+        super().__init__(**arguments)
+        self.numbers = iter(tf.data.Dataset.range(9))
+
+    def update_step(self, gradient, variable, learning_rate):
+        factor = tf.cast(next(self.numbers), gradient.dtype)
+        super().update_step(gradient * factor, variable, learning_rate)
+
+
 class OfItsPath(keras.optimizers.SGD):
     """Asks the weight for its path, which a tf.Variable does not have."""
 
@@ -72,6 +84,7 @@ def made_of(keras_class: type) -> Optimizer.Params:
     [(Noisy, 'Noisy makes the op RandomStandardNormal.*stateless'),
      (NoisyInABranch, 'makes the op RandomUniform.*stateless'),
      (Seeded, 'Seeded uses a variable in an update that is not among its variables.*stateless'),
+     (OfADataset, 'OfADataset makes the op IteratorGetNext, which gives other numbers'),
      (OfItsPath, "fails in the update of a weight: .*has no attribute 'path'.*a tf.Variable"),
      (Wrapping, '^Wrapping has a method apply of its own.* write its update_step alone')])
 def test_updates_that_cannot_be_repeated_are_refused(keras_class, sentence):
