@@ -67,17 +67,18 @@ def replaced_directory(path: str, remedy: str) -> Iterator[str]:
         before still is.
     """
     check_replaceable(path, remedy)
-    new, old = f'{path.rstrip("/")}.new', f'{path.rstrip("/")}.old'
+    target = os.path.realpath(path)   # What a link leads to is replaced, and not the link.
+    new, old = f'{target}.new', f'{target}.old'
     with _told(path, remedy):
         try:
             shutil.rmtree(new, ignore_errors=True)
             os.makedirs(new)
             yield new
-            if os.path.isdir(path):
+            if os.path.isdir(target):
                 shutil.rmtree(old, ignore_errors=True)
-                os.replace(path, old)
-            os.replace(new, path)
-            files.sync(os.path.dirname(os.path.abspath(path)))
+                os.replace(target, old)
+            os.replace(new, target)
+            files.sync(os.path.dirname(target))
             shutil.rmtree(old, ignore_errors=True)
         finally:
             shutil.rmtree(new, ignore_errors=True)
