@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import NoReturn
 
 import tensorflow as tf
@@ -75,17 +76,7 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
             outputs = layer.fprop(layer.theta(weights), ctx, *positional, **by_name)
 
     if outputs is None and training and ctx.emissions == Emissions():
-        if layer.num_weights:
-            raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns nothing and '
-                             'emits nothing, so that its weights have no effect; return its '
-                             'output.')
-        # It may emit something outside training.
-        if (_computes_in_vain(graph)
-                and trace(layer, *args, training=False, **kwargs).emissions == Emissions()):
-            raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} computes something, '
-                             'but returns nothing and emits nothing, so that it has no effect; '
-                             'return its output, or, if its Params decide whether it emits, '
-                             'compute only what is emitted.')
+        _check_in_vain(layer, graph, lambda: trace(layer, *args, training=False, **kwargs))
     for op in graph.get_operations():
         if impure_types(op):
             raise impure(layer.path, op)
@@ -96,6 +87,24 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
                              'layer returns a tensor or a dict of tensors; return several as '
                              "{'key': tensor, ...} and name them in Params.writes.")
     return Trace(graph, weights, inputs, position, outputs, ctx.emissions)
+
+
+def _check_in_vain(layer: Layer, graph: tf.Graph, elsewhere: Callable[[], Trace]) -> None:
+    """Raises ValueError if a layer has weights or computes, though it has no effect in training.
+
+    Args:
+      layer: the layer.
+      graph: of its call in training, which returns and emits nothing.
+      elsewhere: traces a call outside training, where it may emit something.
+    """
+    name = f'{layer.path}: fprop of {type(layer).__name__}'
+    if layer.num_weights:
+        raise ValueError(f'{name} returns nothing and emits nothing, so that its weights have no '
+                         'effect; return its output.')
+    if _computes_in_vain(graph) and elsewhere().emissions == Emissions():
+        raise ValueError(f'{name} computes something, but returns nothing and emits nothing, so '
+                         'that it has no effect; return its output, or, if its Params decide '
+                         'whether it emits, compute only what is emitted.')
 
 
 def _computes_in_vain(graph: tf.Graph) -> bool:

@@ -11,7 +11,7 @@ from lingpipe.layers import shapes
     (tf.complex64, 'give real and imaginary part as channels, in the input or by a layer before'),
     (tf.uint8, r'make them in the input, or by a layer before it \(layers\.Cast, or Normalize')])
 def test_what_is_no_floating_point_number_is_refused(dtype: tf.DType, remedy: str) -> None:
-    """Of complex numbers, layers.Cast would have dropped the imaginary part."""
+    """The error advised layers.Cast, which drops the imaginary part."""
     with pytest.raises(ValueError, match=rf'^model/d: x is {dtype.name}, and a layer with weights '
                                          rf'computes with floating-point numbers; {remedy}'):
         shapes.check_last_dim(tf.TensorSpec([4, 3], dtype), 3, 'model/d')

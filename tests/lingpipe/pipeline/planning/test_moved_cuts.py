@@ -72,7 +72,7 @@ def test_where_not_all_cuts_can_be_tried_they_are_moved_step_by_step():
 
 
 def test_devices_in_a_v_get_equal_work_though_cells_do_not():
-    """Of three cells in a V the second device has two; equal cells give it two thirds."""
+    """The second device has two of three cells in a V; equal cells give it two thirds."""
     hardware = Hardware('free updates', flops_per_s=GIGA, slot_s=0.0, weight_s=0.0)
     subject = subject_of(chain(8, 8, 8, 8, 8, 8), num_devices=2, hardware=hardware,
                          seconds_of=seconds_of(*[1.0] * 6))
