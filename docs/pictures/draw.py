@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lingpipe.pipeline.planning.breakdown import PARTS
-from lingpipe.pipeline.planning.dependencies import play
 from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.pipeline.planning.playing import play
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.simulator import simulate

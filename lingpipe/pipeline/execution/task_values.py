@@ -16,7 +16,7 @@ from lingpipe.pipeline.execution.reading_hosts import source_of
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.cell import Cell, Leaf, edges_of_tasks
 from lingpipe.pipeline.planning.dataflow import BATCH, Value
-from lingpipe.pipeline.planning.dependencies import play
+from lingpipe.pipeline.planning.playing import play
 from lingpipe.pipeline.planning.schedule import Slot
 
 

@@ -29,9 +29,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from lingpipe.pipeline.planning.dependencies import Edges, Span, dependency_graph
+from lingpipe.pipeline.planning.dependencies import Edges, dependency_graph
 from lingpipe.pipeline.planning.drawing import Timeline
 from lingpipe.pipeline.planning.forecast import Forecast
+from lingpipe.pipeline.planning.playing import Span
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 PARTS = ('forward', 'backward', 'recomputation', 'weight_gradients', 'update', 'transfer',

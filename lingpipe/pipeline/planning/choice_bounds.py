@@ -13,7 +13,6 @@ import numpy as np
 
 from lingpipe import cluster
 from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
-from lingpipe.pipeline.planning.dependencies import step_with_delays
 from lingpipe.pipeline.planning.device_bytes import DeviceBytes
 from lingpipe.pipeline.planning.family_bound import FamilyBound
 from lingpipe.pipeline.planning.layer_times import layer_times, weight_share
@@ -23,6 +22,7 @@ from lingpipe.pipeline.planning.links import sent_share
 from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.partition import Partition, choose_partition
 from lingpipe.pipeline.planning.pipeline_params import Mode, Modes, PipelineParams
+from lingpipe.pipeline.planning.playing import step_with_delays
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import UNSPLIT, make_schedule, with_backward_cells
 from lingpipe.pipeline.planning.search_space import Choice

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lingpipe.pipeline.planning.dependencies import Edges, Span, play
+from lingpipe.pipeline.planning.dependencies import Edges
+from lingpipe.pipeline.planning.playing import Span, play
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lingpipe.pipeline.planning.cell_times import CellTimes
-from lingpipe.pipeline.planning.dependencies import Edges, backwards_that_wait
+from lingpipe.pipeline.planning.dependencies import Edges
+from lingpipe.pipeline.planning.playing import backwards_that_wait
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 Delay = Callable[[int, int], float]

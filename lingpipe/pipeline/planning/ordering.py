@@ -20,9 +20,9 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from lingpipe.pipeline.planning.dependencies import step_with_delays
 from lingpipe.pipeline.planning.early_recomputation import recompute_early
 from lingpipe.pipeline.planning.list_scheduling import Policy, Workload, list_schedule
+from lingpipe.pipeline.planning.playing import step_with_delays
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedules import (
     SEVERAL_CELLS_A_DEVICE,

@@ -11,8 +11,9 @@ import statistics
 from collections.abc import Sequence
 
 from lingpipe.pipeline.planning.breakdown import StepTimes, UpdateSpan
-from lingpipe.pipeline.planning.dependencies import Edges, play
+from lingpipe.pipeline.planning.dependencies import Edges
 from lingpipe.pipeline.planning.drawing import Timeline
+from lingpipe.pipeline.planning.playing import play
 from lingpipe.pipeline.planning.schedule import Schedule
 
 

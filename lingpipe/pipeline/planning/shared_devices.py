@@ -25,7 +25,8 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from lingpipe.pipeline.planning.dependencies import Edges, chain, dependency_graph, play
+from lingpipe.pipeline.planning.dependencies import Edges, chain, dependency_graph
+from lingpipe.pipeline.planning.playing import play
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import make_schedule
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lingpipe.pipeline.planning.cell_times import cell_times, per_cell
-from lingpipe.pipeline.planning.dependencies import Edges, Span, play
+from lingpipe.pipeline.planning.dependencies import Edges
 from lingpipe.pipeline.planning.drawing import Timeline
 from lingpipe.pipeline.planning.memory import Footprint
 from lingpipe.pipeline.planning.peaks import most_live, peaks
+from lingpipe.pipeline.planning.playing import Span, play
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.validation import validate
 

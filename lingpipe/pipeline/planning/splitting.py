@@ -14,12 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from lingpipe.pipeline.planning.cell_times import CellTimes
-from lingpipe.pipeline.planning.dependencies import (
-    Edges,
-    Span,
-    play_with_delays,
-    step_with_delays,
-)
+from lingpipe.pipeline.planning.dependencies import Edges
+from lingpipe.pipeline.planning.playing import Span, play_with_delays, step_with_delays
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 Delay = Callable[[int, int], float]

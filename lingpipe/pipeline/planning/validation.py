@@ -2,7 +2,8 @@
 
 import functools
 
-from lingpipe.pipeline.planning.dependencies import Edges, refuse_deadlock
+from lingpipe.pipeline.planning.dependencies import Edges
+from lingpipe.pipeline.planning.playing import refuse_deadlock
 from lingpipe.pipeline.planning.schedule import (
     Schedule,
     Slot,

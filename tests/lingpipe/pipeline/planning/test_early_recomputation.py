@@ -3,9 +3,10 @@
 import pytest
 
 from lingpipe.pipeline.planning.cell_times import cell_times
-from lingpipe.pipeline.planning.dependencies import chain, play
+from lingpipe.pipeline.planning.dependencies import chain
 from lingpipe.pipeline.planning.drawing import grid
 from lingpipe.pipeline.planning.early_recomputation import recompute_early
+from lingpipe.pipeline.planning.playing import play
 from lingpipe.pipeline.planning.schedules import TRAINING, make_schedule
 from lingpipe.pipeline.planning.validation import validate
 from tests.support.schedule_grids import draw

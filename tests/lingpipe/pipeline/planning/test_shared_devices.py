@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from lingpipe.pipeline.planning.dependencies import play
 from lingpipe.pipeline.planning.drawing import grid
+from lingpipe.pipeline.planning.playing import play
 from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.shared_devices import together
 from lingpipe.pipeline.planning.validation import validate
