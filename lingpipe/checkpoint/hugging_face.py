@@ -26,7 +26,7 @@ import numpy as np
 CONFIG = 'config.json'
 FILE = 'model.safetensors'
 FACT = 'config_of_hugging_face'   # the name of the config among the facts of a run
-_INDEX = f'{FILE}.index.json'
+INDEX = f'{FILE}.index.json'
 _PREFIX = 'weights/model/'   # of keys, as in the run of a language_problem
 _MOST_NAMED = 5              # tensors in an error
 
@@ -78,6 +78,12 @@ def read_config(path: str) -> dict[str, Any]:
       OSError: it cannot be read.
     """
     return read_json(os.path.join(path, CONFIG))
+
+
+def part_name(index: int, num_parts: int) -> str:
+    """The name of a file with weights, as transformers writes it; of one of several, from 0."""
+    root, suffix = os.path.splitext(FILE)
+    return FILE if num_parts == 1 else f'{root}-{index + 1:05d}-of-{num_parts:05d}{suffix}'
 
 
 def weight_of(tensor: str) -> Place | None:
@@ -190,7 +196,7 @@ def _files_by_tensor(folder: str) -> dict[str, Any]:
                          f'imported ({error}); run pip install safetensors.') from error
     # As transformers does: one file with all weights is preferred.
     is_whole = os.path.isfile(os.path.join(folder, FILE))
-    parts = {} if is_whole else _parts_by_tensor(os.path.join(folder, _INDEX))
+    parts = {} if is_whole else _parts_by_tensor(os.path.join(folder, INDEX))
     opened: dict[str, Any] = {}
     for name in sorted(set(parts.values())) or [FILE]:
         path = os.path.join(folder, name)
@@ -204,7 +210,7 @@ def _files_by_tensor(folder: str) -> dict[str, Any]:
 
     names = {part: dict.fromkeys(file.keys()) for part, file in opened.items()}
     if lost := sorted(tensor for tensor, part in parts.items() if tensor not in names[part]):
-        raise ValueError(f'{folder} lacks tensors that {_INDEX} names: {_listed(lost)}; copy the '
+        raise ValueError(f'{folder} lacks tensors that {INDEX} names: {_listed(lost)}; copy the '
                          'folder again.')
     files = {tensor: opened[part] for part in opened for tensor in names[part]}
     return files | {tensor: opened[part] for tensor, part in parts.items()}

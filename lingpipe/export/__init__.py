@@ -6,7 +6,7 @@
     keras         the weights in the Keras model that came in, as a .keras file
     npz           the weights as NumPy arrays by their paths, and a JSON file that describes them
     safetensors   likewise as one safetensors file
-    hugging_face  a directory for transformers: config.json, model.safetensors, the tokenizer
+    hugging_face  a directory for transformers: config.json, weights, the tokenizer
     onnx          the network for ONNX runtimes
 
 All of them hold the weights that evaluation uses: the moving averages where the learner keeps them.

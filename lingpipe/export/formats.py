@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from lingpipe.checkpoint import files, hugging_face, side_files
+from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.description import described
 from lingpipe.export.hugging_face_folder import hugging_face_folder
@@ -181,11 +181,14 @@ def _write_hugging_face(exported: _Exported, path: str) -> None:
     """Writes a directory that AutoModelForCausalLM.from_pretrained reads."""
     safetensors: Any = _import('safetensors.numpy', 'safetensors')
     error_class = _import('safetensors', 'safetensors').SafetensorError
-    folder = hugging_face_folder(exported.program.network, _arrays(exported), exported.source)
+    folder = hugging_face_folder(
+        exported.program.network, exported.program.evaluated_weights(), exported.source)
     with replaced_directory(path, _REMEDY) as new:
-        with _errors_of_files(error_class):
-            safetensors.save_file(folder.tensors, os.path.join(new, hugging_face.FILE),
-                                  metadata={'format': 'pt'})   # Without it, transformers refuses.
+        for name, part in folder.parts.items():
+            with _errors_of_files(error_class):
+                safetensors.save_file({tensor: stored.array() for tensor, stored in part.items()},
+                                      os.path.join(new, name),
+                                      metadata={'format': 'pt'})   # Without it: refused there.
         for name, text in folder.texts.items():
             side_files.write_text(os.path.join(new, name), text)
         for name, copied in folder.copied.items():

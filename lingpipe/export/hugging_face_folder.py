@@ -1,4 +1,8 @@
-"""Hugging Face folder: a language model as transformers' from_pretrained reads it."""
+"""Hugging Face folder: a language model as transformers' from_pretrained reads it.
+
+Large weights are in several files, the parts, as transformers writes them. One part at a time is in
+memory.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -8,10 +12,13 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from lingpipe.checkpoint import hugging_face
 from lingpipe.layers.base import Layer
+
+MOST_BYTES = 5 * 10**9   # of a part with several tensors; that is the size of transformers 4
 
 # What goes along with the weights, if it is there: the tokenizer and how it is generated.
 _COPIED = ('tokenizer.json', 'tokenizer.model', 'tokenizer_config.json', 'special_tokens_map.json',
@@ -29,20 +36,41 @@ class HasConfig(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class StoredWeight:
+    """A weight as a file of the folder holds it.
+
+    Attributes:
+      weight: its value here.
+      is_transposed: whether its two axes are in the other order there.
+    """
+    weight: tf.Tensor
+    is_transposed: bool
+
+    @property
+    def num_bytes(self) -> int:
+        return int(self.weight.shape.num_elements() * self.weight.dtype.size)
+
+    def array(self) -> np.ndarray:
+        """Returns what the file holds."""
+        array: np.ndarray = self.weight.numpy()
+        return np.ascontiguousarray(array.T) if self.is_transposed else np.asarray(array, order='C')
+
+
+@dataclasses.dataclass(frozen=True)
 class HuggingFaceFolder:
     """What such a folder holds.
 
     Attributes:
-      tensors: by the names of Hugging Face.
+      parts: name of a file -> its weights, by the names of Hugging Face.
       texts: name of a file -> what it holds.
       copied: name of a file -> the file that it is a copy of.
     """
-    tensors: dict[str, np.ndarray]
+    parts: dict[str, dict[str, StoredWeight]]
     texts: dict[str, str]
     copied: dict[str, str]
 
 
-def hugging_face_folder(network: Layer, weights: Mapping[str, np.ndarray],
+def hugging_face_folder(network: Layer, weights: Mapping[str, tf.Tensor],
                         source: str) -> HuggingFaceFolder:
     """Returns what the folder of a network holds.
 
@@ -70,17 +98,35 @@ def hugging_face_folder(network: Layer, weights: Mapping[str, np.ndarray],
         hugging_face.read_config(source) if is_from_there else {})
     copied = {name: path for name in _COPIED if is_from_there
               and os.path.isfile(path := os.path.join(source, name))}
-    return HuggingFaceFolder(_tensors(models[0].path, weights),
-                             {hugging_face.CONFIG: json.dumps(config, indent=2) + '\n'}, copied)
+    tensors = _tensors(models[0].path, weights)
+    parts = _parts(tensors)
+    contents: dict[str, Any] = {hugging_face.CONFIG: config}
+    if len(parts) > 1:
+        contents[hugging_face.INDEX] = {
+            'metadata': {'total_size': sum(tensor.num_bytes for tensor in tensors.values())},
+            'weight_map': {name: file for file, part in parts.items() for name in part}}
+    texts = {name: json.dumps(content, indent=2) + '\n' for name, content in contents.items()}
+    return HuggingFaceFolder(parts, texts, copied)
 
 
-def _tensors(path: str, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _parts(tensors: Mapping[str, StoredWeight]) -> dict[str, dict[str, StoredWeight]]:
+    """The tensors by the file in which each is, in their order."""
+    parts: list[dict[str, StoredWeight]] = [{}]
+    for name, tensor in tensors.items():
+        size = sum(stored.num_bytes for stored in parts[-1].values())
+        if parts[-1] and size + tensor.num_bytes > MOST_BYTES:
+            parts.append({})
+        parts[-1][name] = tensor
+    return {hugging_face.part_name(i, len(parts)): part for i, part in enumerate(parts)}
+
+
+def _tensors(path: str, weights: Mapping[str, tf.Tensor]) -> dict[str, StoredWeight]:
     """The weights by the names of Hugging Face. Raises ValueError if one has no such name."""
     tensors = {}
-    for name, array in weights.items():
+    for name, weight in weights.items():
         place = hugging_face.tensor_of(name.removeprefix(f'{path}/'))
         if place is None:
             raise ValueError(f'the weight {name} has no name in the models of Hugging Face; use '
                              'saved_model, npz, safetensors or onnx.')
-        tensors[place.name] = np.ascontiguousarray(array.T) if place.is_transposed else array
+        tensors[place.name] = StoredWeight(weight, place.is_transposed)
     return tensors

@@ -1,16 +1,19 @@
 """Hugging Face folder: a network made here goes out, and comes in again."""
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import pathlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from safetensors.numpy import load_file
 
 from lingpipe import layers
 from lingpipe.checkpoint.hugging_face import Folder
-from lingpipe.export import export
+from lingpipe.export import export, hugging_face_folder
 from lingpipe.layers import Sequential
 from lingpipe.learning import learning_rates
 from lingpipe.learning.learner import Learner
@@ -45,6 +48,32 @@ def test_a_network_made_here_comes_in_again(
     for name, variable in program.weights.items():
         np.testing.assert_array_equal(folder.read(f'weights/{name}'), variable.numpy())
     assert again.params.is_tied
+
+
+def test_large_weights_are_in_parts(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One tensor alone is larger than a part with several may be."""
+    monkeypatch.setattr(hugging_face_folder, 'MOST_BYTES', 300)
+    program = program_of(LanguageModel.Params(**SIZES, is_scaled=False, has_bytes=False))
+    path = pathlib.Path(export(program, program.predictor(SPEC), f'{tmp_path}/out', 'hugging_face'))
+    names = sorted(file.name for file in path.glob('*.safetensors'))
+    assert names == [f'model-{i:05d}-of-{len(names):05d}.safetensors'
+                     for i in range(1, len(names) + 1)]
+    parts = [load_file(path / name) for name in names]
+    index = json.loads((path / 'model.safetensors.index.json').read_text())
+    assert index == {
+        'metadata': {'total_size': sum(array.nbytes for part in parts for array in part.values())},
+        'weight_map': {name: file for file, part in zip(names, parts, strict=True)
+                       for name in part}}
+
+    sizes = [[part[name].nbytes for name in index['weight_map'] if name in part] for part in parts]
+    assert max(map(max, sizes)) > 300
+    assert max(sum(part) for part in sizes if len(part) > 1) <= 300
+    assert all(sum(part) + later[0] > 300 for part, later in itertools.pairwise(sizes))
+
+    folder = Folder(str(path))
+    for name, variable in program.weights.items():
+        np.testing.assert_array_equal(folder.read(f'weights/{name}'), variable.numpy())
 
 
 def test_the_tokenizer_goes_along(tmp_path: pathlib.Path) -> None:
