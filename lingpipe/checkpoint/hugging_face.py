@@ -152,10 +152,11 @@ class Folder:
             problems.append(f'weights that it does not give: {_listed(reasons)}')
         if unused:
             problems.append(f'tensors that no weight takes: {_listed(unused)}')
+        remedy = f'make the network by language_model({self.path!r})'
+        if missing:
+            remedy += ', or leave out by initialize_from.rules what the folder shall not give'
         raise ValueError(f'{self.path} does not fit the network. There are '
-                         f'{", and ".join(problems)}; make the network by language_model('
-                         f'{self.path!r}), or leave out by initialize_from.rules what it shall '
-                         'not give.')
+                         f'{", and ".join(problems)}; {remedy}.')
 
     def _kind(self, place: Place) -> dict[str, Any]:
         """Raises ValueError if a tensor is of no kind of numbers that is read here."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # What `__getattr__` does, for type checkers and editors.
     from lingpipe.layers.layer_norm import LayerNorm as LayerNorm
     from lingpipe.layers.losses import CrossEntropyLoss as CrossEntropyLoss
     from lingpipe.layers.losses import MeanSquaredErrorLoss as MeanSquaredErrorLoss
+    from lingpipe.layers.losses import SigmoidCrossEntropyLoss as SigmoidCrossEntropyLoss
     from lingpipe.layers.mixture_of_experts import MixtureOfExperts as MixtureOfExperts
     from lingpipe.layers.pooling import AvgPool2D as AvgPool2D
     from lingpipe.layers.pooling import GlobalAvgPool2D as GlobalAvgPool2D
@@ -62,7 +63,7 @@ _NAMES_BY_FILE = {
     'grouped_query_attention': ['GroupedQueryAttention'],
     'keras_layer': ['KerasLayer'],
     'layer_norm': ['LayerNorm'],
-    'losses': ['CrossEntropyLoss', 'MeanSquaredErrorLoss'],
+    'losses': ['CrossEntropyLoss', 'MeanSquaredErrorLoss', 'SigmoidCrossEntropyLoss'],
     'mixture_of_experts': ['MixtureOfExperts'],
     'pooling': ['AvgPool2D', 'GlobalAvgPool2D', 'MaxPool2D'],
     'pre_norm': ['PreNorm'],

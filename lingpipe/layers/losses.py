@@ -32,6 +32,7 @@ from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.ids import check_ids, ids_below
 from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.shapes import dims
 from lingpipe.layers.static_shapes import num_elements, static_shape
 from lingpipe.layers.weighting import check_weight, expanded, total_weight, weight_by_row
 
@@ -55,7 +56,23 @@ class Loss(Layer):
         ctx.emit_loss(self.path, 'loss', loss_sum, None if p.is_auxiliary else weight_sum)
 
 
-class CrossEntropyLoss(Loss):
+class MetricLoss(Loss):
+    """What losses with metrics share."""
+
+    class Params(Loss.Params):
+        """Whether there are metrics."""
+        has_metrics: bool | None = field(None, 'Whether metrics are emitted; none: they are, '
+                                               'unless the loss is auxiliary.')
+
+        @property
+        def gives_metrics(self) -> bool:
+            """Whether metrics are emitted."""
+            return not self.is_auxiliary if self.has_metrics is None else self.has_metrics
+
+    params: Params
+
+
+class CrossEntropyLoss(MetricLoss):
     """-log softmax(x)[labels], weighted, with the metrics accuracy and, if asked for, top5.
 
     An auxiliary loss has metrics only with has_metrics=True, as for a second task. If several
@@ -72,18 +89,11 @@ class CrossEntropyLoss(Loss):
     share * (loss of labels) + (1 - share) * (loss of other_labels). The metrics use labels.
     """
 
-    class Params(Loss.Params):
-        """Label smoothing and metrics."""
+    class Params(MetricLoss.Params):
+        """Label smoothing and another metric."""
         label_smoothing: float = field(0., 'The part of the label that is spread over all classes.',
                                        least=0, below=1)
         has_top5: bool = field(False, "Whether the metric 'top5' is emitted.")
-        has_metrics: bool | None = field(None, 'Whether metrics are emitted; none: they are, '
-                                               'unless the loss is auxiliary.')
-
-        @property
-        def gives_metrics(self) -> bool:
-            """Whether metrics are emitted."""
-            return not self.is_auxiliary if self.has_metrics is None else self.has_metrics
 
     params: Params
 
@@ -168,6 +178,9 @@ class CrossEntropyLoss(Loss):
         if rank is None or x.shape[-1] is None or rank < 2:
             raise ValueError(f'{self.path}: x is {x.shape}, but logits are [b, V] or [b, T, V] '
                              'with V known; read the output of a Logits or Dense layer.')
+        if not (x.dtype.is_floating or x.dtype.is_integer or x.dtype.is_bool):
+            raise ValueError(f'{self.path}: x is of {x.dtype.name}, but logits are real numbers; '
+                             'correct the layer before, or Params.reads.')
         check_weight(weight, x.shape[:-1], self.path)
         for name, value in ('labels', labels), ('other_labels', other_labels):
             if value is not None:
@@ -189,7 +202,7 @@ class MeanSquaredErrorLoss(Loss):
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor, target: tf.Tensor,
               weight: tf.Tensor | None = None) -> None:
         """Emits the loss 'loss'. Without a weight, every element counts 1."""
-        self._check(x, target, weight)
+        _check_alike(self.path, x, target, weight)
         difference = tf.cast(x, tf.float32) - tf.cast(target, tf.float32)
         if weight is None:
             loss_sum = tf.reduce_sum(tf.square(difference))
@@ -202,7 +215,7 @@ class MeanSquaredErrorLoss(Loss):
     def cost(self, x: tf.TensorSpec, target: tf.TensorSpec,
              weight: tf.TensorSpec | None = None) -> Cost:
         """3 operations an element, or 5 with weights and 2 a weight."""
-        self._check(x, target, weight)
+        _check_alike(self.path, x, target, weight)
         static_shape(x, self.path, 'x')
         num_values = num_elements(x)
         if weight is None:
@@ -210,19 +223,59 @@ class MeanSquaredErrorLoss(Loss):
         # Besides, select and multiply; for each weight, compare and sum.
         return Cost(num_values * 5. + num_elements(weight) * 2 + 2, 0)
 
-    def _check(self, x: tf.Tensor | tf.TensorSpec, target: tf.Tensor | tf.TensorSpec,
-               weight: tf.Tensor | tf.TensorSpec | None) -> None:
-        """Raises ValueError for inputs whose shapes or types do not fit."""
-        for name, value in ('x', x), ('target', target):
-            if not (value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool):
-                raise ValueError(f'{self.path}: {name} is of {value.dtype.name}, but must be real '
-                                 'numbers; make numbers of it in the input (load, decode or '
-                                 'preprocess).')
-        if weight is not None:
-            check_weight(weight, x.shape, self.path)
-        if not x.shape.is_compatible_with(target.shape):
-            raise ValueError(f'{self.path}: target is {target.shape}, but x is {x.shape}: they '
-                             'must be alike; reshape one of them.')
+
+class SigmoidCrossEntropyLoss(MetricLoss):
+    """-target log sigmoid(x) - (1 - target) log(1 - sigmoid(x)) over all elements.
+
+    It is for questions that are answered by yes or no, such as which of many labels an image has. x
+    are the logits, and target the answers, floats from 0 to 1 or booleans. Both have the same shape
+    [b, ...], and a weight counts as that of a MeanSquaredErrorLoss. A target that counts and is not
+    from 0 to 1 makes the loss NaN.
+
+    The metric accuracy is the part of the elements where sigmoid(x) and target are on the same side
+    of 0.5, as in Keras' BinaryAccuracy, in which 0.5 is a no.
+    """
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor, target: tf.Tensor,
+              weight: tf.Tensor | None = None) -> None:
+        """Emits the loss 'loss' and, if it gives metrics, 'accuracy'."""
+        _check_alike(self.path, x, target, weight)
+        weight = tf.ones(dims(x)[:1]) if weight is None else weight
+        weight = expanded(weight, x.shape, self.path)
+        counts, weight_sum = weight != 0, total_weight(weight, x)
+        logits = tf.where(counts, tf.cast(x, tf.float32), 0.)
+        target = tf.where(counts, tf.cast(target, tf.float32), 0.)
+
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(target, logits)
+        losses = tf.where((target >= 0) & (target <= 1), losses, math.nan)
+        self._emit(ctx, tf.reduce_sum(losses * weight), weight_sum)
+        if self.params.gives_metrics:
+            is_right = tf.cast((logits > 0) == (target > 0.5), tf.float32)
+            ctx.emit_metric(self.path, 'accuracy', tf.reduce_sum(is_right * weight), weight_sum)
+
+    def cost(self, x: tf.TensorSpec, target: tf.TensorSpec,
+             weight: tf.TensorSpec | None = None) -> Cost:
+        """16 operations an element, 4 more for metrics, and 2 a weight."""
+        _check_alike(self.path, x, target, weight)
+        batch = static_shape(x, self.path, 'x')[0]
+        num_weights = batch if weight is None else num_elements(weight)
+        return Cost(num_elements(x) * (16. + 4 * self.params.gives_metrics) + num_weights * 2 + 2,
+                    0)
+
+
+def _check_alike(path: str, x: tf.Tensor | tf.TensorSpec, target: tf.Tensor | tf.TensorSpec,
+                 weight: tf.Tensor | tf.TensorSpec | None) -> None:
+    """Raises ValueError unless x and target are numbers of one shape, which the weight fits."""
+    for name, value in ('x', x), ('target', target):
+        if not (value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool):
+            raise ValueError(f'{path}: {name} is of {value.dtype.name}, but must be real '
+                             'numbers; make numbers of it in the input (load, decode or '
+                             'preprocess).')
+    if weight is not None:
+        check_weight(weight, x.shape, path)
+    if not x.shape.is_compatible_with(target.shape):
+        raise ValueError(f'{path}: target is {target.shape}, but x is {x.shape}: they '
+                         'must be alike; reshape one of them.')
 
 
 def _rank(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

@@ -72,7 +72,8 @@ def test_tensors_that_no_weight_takes_are_named(tmp_path: pathlib.Path) -> None:
     own = variables(folder, num_layers=1)
     before = own['weights/model/norm/scale'].numpy()
     with pytest.raises(ValueError, match=r'tensors that no weight takes: model\.layers\.1\.input_l'
-                                         r'ayernorm\.weight, .* and 4 more; make'):
+                                         r'ayernorm\.weight, .* and 4 more; make the network by '
+                                         r"language_model\('.*'\)\.$"):
         initialize(own, folder, RULES)
     np.testing.assert_array_equal(own['weights/model/norm/scale'], before)
 

@@ -176,6 +176,11 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'MeanSquaredErrorLoss weighted': (layers.MeanSquaredErrorLoss.Params(),
                                       {'x': ((4, 5), 'float'), 'target': ((4, 5), 'data'),
                                        'weight': ((4,), 'mask')}),
+    'SigmoidCrossEntropyLoss': (layers.SigmoidCrossEntropyLoss.Params(),
+                                {'x': ((2, 3, 5), 'float'), 'target': ((2, 3, 5), 'mask')}),
+    'SigmoidCrossEntropyLoss weighted': (
+        layers.SigmoidCrossEntropyLoss.Params(is_auxiliary=True, scale=0.3),
+        {'x': ((4, 5), 'float'), 'target': ((4, 5), 'mask'), 'weight': ((4,), 'mask')}),
     'KerasLayer Dense': (keras_layer('Dense', (8,), units=6, activation='tanh',
                                      activity_regularizer='l2'),
                          {'x': ((4, 8), 'float')}),

@@ -11,6 +11,7 @@ from lingpipe.layers import (
     CrossEntropyLoss,
     MeanSquaredErrorLoss,
     Sequential,
+    SigmoidCrossEntropyLoss,
     SoftmaxShard,
     StreamedCrossEntropyLoss,
 )
@@ -172,6 +173,56 @@ def test_weighted_squares_count_their_elements_and_ignore_nan_at_weight_0() -> N
     assert (by_name(ctx.emissions.losses), by_name(ctx.emissions.weights)) == (
         {'loss': 15.}, {'loss': 6.})
     np.testing.assert_array_equal(tape.gradient(loss, x), [[6., 12.], [0., 0.]])
+
+
+ANSWERS = np.random.default_rng(1).random([4, 7]).astype(np.float32)
+
+
+def test_answers_of_yes_and_no_are_summed_over_elements() -> None:
+    """A weight counts once for each element of its example."""
+    emitted = emissions(SigmoidCrossEntropyLoss.Params(scale=2.), LOGITS, ANSWERS, WEIGHT)
+    p = 1 / (1 + np.exp(-LOGITS))
+    losses = -(ANSWERS * np.log(p) + (1 - ANSWERS) * np.log(1 - p))
+    is_right = (p > 0.5) == (ANSWERS > 0.5)
+    assert by_name(emitted.losses) == {'loss': pytest.approx(2 * WEIGHT @ losses.sum(-1))}
+    assert by_name(emitted.weights) == {'loss': 7 * 3.5}
+    assert by_name(emitted.metrics) == {'accuracy': [WEIGHT @ is_right.sum(-1), 7 * 3.5]}
+
+    plain = emissions(SigmoidCrossEntropyLoss.Params(), LOGITS, ANSWERS > 0.5)
+    keras_loss = tf.keras.losses.BinaryCrossentropy(from_logits=True)(ANSWERS > 0.5, LOGITS)
+    keras_accuracy = tf.keras.metrics.BinaryAccuracy(threshold=0.)(ANSWERS > 0.5, LOGITS)
+    assert by_name(plain.weights) == {'loss': 28.}
+    assert by_name(plain.losses) == {'loss': pytest.approx(28 * float(keras_loss))}
+    assert by_name(plain.metrics) == {'accuracy': [pytest.approx(28 * float(keras_accuracy)), 28.]}
+
+
+def test_large_logits_have_finite_losses() -> None:
+    emitted = emissions(SigmoidCrossEntropyLoss.Params(), np.float32([[1e4, -1e4, 1e4, -1e4]]),
+                        np.float32([[1., 0., 0., 1.]]))
+    assert by_name(emitted.losses) == {'loss': 2e4}
+
+
+@pytest.mark.parametrize(('answer', 'weight', 'is_nan'), [
+    (1.25, 1., True), (-0.25, 1., True), (np.nan, 1., True), (1.25, 0., False),
+    (np.nan, 0., False), (1., 1., False)])
+def test_an_answer_that_counts_is_from_0_to_1(answer: float, weight: float, is_nan: bool) -> None:
+    x = tf.constant([[1., 2.], [np.nan if weight == 0 else 3., 4.]])
+    ctx = Context(training=True)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        SigmoidCrossEntropyLoss.Params().instantiate('loss').fprop(
+            NestedMap(), ctx, x, tf.constant([[0., 1.], [answer, 0.]]), tf.constant([1., weight]))
+        loss = ctx.emissions.losses['loss', 'loss']
+    assert np.isnan(float(loss)) == is_nan
+    if weight == 0:
+        np.testing.assert_array_equal(tape.gradient(loss, x)[1], [0., 0.])
+
+
+def test_complex_logits_are_refused() -> None:
+    with pytest.raises(ValueError, match='loss: x is of complex64, but logits are real numbers; '):
+        emissions(CrossEntropyLoss.Params(), LOGITS.astype(np.complex64), LABELS, WEIGHT)
+    with pytest.raises(ValueError, match='loss: x is of complex64, but must be real numbers; '):
+        emissions(SigmoidCrossEntropyLoss.Params(), LOGITS.astype(np.complex64), ANSWERS)
 
 
 def test_labels_of_another_shape_are_refused() -> None:
