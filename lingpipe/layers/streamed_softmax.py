@@ -29,7 +29,7 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.ids import check_ids, ids_below
-from lingpipe.layers.losses import Loss
+from lingpipe.layers.losses import MetricLoss
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.softmax import Logits, add_logs
 from lingpipe.layers.static_shapes import num_elements, static_shape
@@ -154,13 +154,13 @@ def _finite(largest: tf.Tensor) -> tf.Tensor:
     return tf.where(largest == -math.inf, 0., largest)
 
 
-class StreamedCrossEntropyLoss(Loss):
+class StreamedCrossEntropyLoss(MetricLoss):
     """What CrossEntropyLoss emits, from what the last SoftmaxShard wrote.
 
     labels are [b] or [b, T]; weight has their shape, or [b].
     """
 
-    class Params(Loss.Params):
+    class Params(MetricLoss.Params):
         """The vocabulary, and label smoothing."""
         vocab_size: int = field(REQUIRED, 'V, the vocabulary of all shards together.', least=1)
         label_smoothing: float = field(0., 'The part of the label that is spread over all classes.',
@@ -170,7 +170,7 @@ class StreamedCrossEntropyLoss(Loss):
 
     def fprop(self, theta: NestedMap, ctx: Context, softmax: NestedMap, labels: tf.Tensor,
               weight: tf.Tensor) -> None:
-        """Emits the loss 'loss' and, unless it is auxiliary, the metric 'accuracy'."""
+        """Emits the loss 'loss' and, if it gives metrics, 'accuracy'."""
         self._check(softmax, labels, weight)
         p = self.params
         weight = weight_by_row(weight, labels, self.path)
@@ -180,7 +180,7 @@ class StreamedCrossEntropyLoss(Loss):
             losses -= p.label_smoothing / p.vocab_size * softmax['total']
         self._emit(ctx, tf.reduce_sum(tf.where(counts, losses, 0.) * weight), weight_sum)
 
-        if not p.is_auxiliary:
+        if p.gives_metrics:
             is_right = softmax['argmax'] == ids_below(labels, p.vocab_size)
             num_right = tf.reduce_sum(tf.cast(is_right, tf.float32) * weight)
             ctx.emit_metric(self.path, 'accuracy', num_right, weight_sum)
@@ -192,7 +192,7 @@ class StreamedCrossEntropyLoss(Loss):
         p = self.params
         # Whether a row counts, the sum of weights, product, difference, select, product, sum; for
         # label smoothing a product and a difference; for accuracy a product and a sum.
-        flops_per_row = 7. + 2 * bool(p.label_smoothing) + 2 * (not p.is_auxiliary)
+        flops_per_row = 7. + 2 * bool(p.label_smoothing) + 2 * p.gives_metrics
         return Cost(num_elements(labels) * flops_per_row, 0)
 
     def id_ranges(self, **specs: tf.TensorSpec) -> dict[str, int]:
