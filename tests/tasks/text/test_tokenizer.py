@@ -1,9 +1,12 @@
 """Tokenizers of Hugging Face: ids, bytes and ends, and a model that trains and writes with them."""
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import re
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +129,8 @@ def folder_of(tmp_path: Path, kind: str) -> Path:
     folder = tmp_path / 'folder'
     tiny_tokenizers.write(folder, kind)
     (folder / 'config.json').write_text(json.dumps(tiny_llama.config(
-        {'llama2': 'llama'}.get(kind, kind), vocab_size=V, eos_token_id=2)))
+        {'llama2': 'llama'}.get(kind, kind), vocab_size=V, eos_token_id=2,
+        num_hidden_layers=1)))
     return folder
 
 
@@ -147,6 +151,21 @@ def experiment(tmp_path: Path, folder: Path, num_cells: int = 2, **fields: Any
         train=TrainParams(num_steps=4))
 
 
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Run]]:
+    """Returns the run of a kind of tokenizer, trained for 4 steps. No test may change its files."""
+    with contextlib.ExitStack() as runs:
+        @functools.cache
+        def run_of(kind: str) -> Run:
+            place = tmp_path_factory.mktemp(kind)
+            run = runs.enter_context(
+                start(experiment(place, folder_of(place, kind)), logdir=place / 'logs'))
+            run.train()
+            return run
+
+        yield run_of
+
+
 def best_continuation(run: Run, vocabulary: Tokenizer, prompt: str, num_new: int) -> str:
     """The best id after each prefix, by the whole network."""
     ids = given = [*vocabulary.before, *vocabulary.encode([prompt])[0]]
@@ -162,12 +181,11 @@ def best_continuation(run: Run, vocabulary: Tokenizer, prompt: str, num_new: int
 
 @pytest.mark.parametrize('kind', tiny_tokenizers.KINDS)
 def test_documents_are_learned_and_the_best_id_follows_each_prompt(
-        kind: str, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, kind)
-    params = experiment(tmp_path, folder)
-    source = params.eval_inputs['test'].copy().instantiate()
+        kind: str, trained: Callable[[str], Run]) -> None:
+    run = trained(kind)
+    source = run.params.eval_inputs['test'].copy().instantiate()
     assert isinstance(source, TextInput)
-    vocabulary = Tokenizer(str(folder / 'tokenizer.json'))
+    vocabulary = Tokenizer(source.params.vocabulary)
     sum_of_bytes = 0.
     for batch in source.dataset():
         target, label, weight, documents, num_bytes = (
@@ -189,46 +207,45 @@ def test_documents_are_learned_and_the_best_id_follows_each_prompt(
     assert sum_of_bytes == pytest.approx(expected_bytes, rel=1e-6)
 
     prompts = ['the', 'a cat', '世']
-    with start(params, logdir=tmp_path / 'logs') as run:
-        run.train()
-        assert {'perplexity', 'bits_per_byte'} <= run.evaluate()['test'].keys()
-        expected = [best_continuation(run, vocabulary, prompt, 5) for prompt in prompts]
-        assert run.generate(prompts, max_new=5, max_length=T) == expected
-        assert ''.join(run.stream('a cat', max_new=5)) == expected[1]
-        if not vocabulary.before:
-            with pytest.raises(ValueError, match='prompt 1 is empty, and the tokenizer of thi'):
-                run.generate([''])
+    assert {'perplexity', 'bits_per_byte'} <= run.evaluate()['test'].keys()
+    expected = [best_continuation(run, vocabulary, prompt, 5) for prompt in prompts]
+    assert run.generate(prompts, max_new=5, max_length=T) == expected
+    assert ''.join(run.stream('a cat', max_new=5, max_length=T)) == expected[1]
+    if not vocabulary.before:
+        with pytest.raises(ValueError, match='prompt 1 is empty, and the tokenizer of thi'):
+            run.generate([''], max_new=5, max_length=T)
     assert len(set(expected)) > 1
 
 
-def test_a_resumed_run_goes_on_and_no_other_tokenizer_takes_its_place(tmp_path: Path) -> None:
+def test_a_resumed_run_goes_on_and_no_other_tokenizer_takes_its_place(
+        tmp_path: Path, trained: Callable[[str], Run]) -> None:
     folder = folder_of(tmp_path, 'qwen2')
     target = np.arange(T, dtype=np.int32)[np.newaxis]
     example = {'target': target, 'documents': np.zeros_like(target), 'positions': target}
-    logits = []
-    for name, all_steps in (('at once', [None]), ('in parts', [2, None])):
-        for steps in all_steps:
-            with start(experiment(tmp_path, folder), logdir=tmp_path / name) as run:
-                run.train(steps=steps)
-                logits.append(run.predict(example)['logits'])
+    logits = [trained('qwen2').predict(example)['logits']]
+    written = {}
+    for steps in (2, None):
+        with start(experiment(tmp_path, folder), logdir=tmp_path / 'in parts') as run:
+            run.train(steps=steps, evaluate=False)
+            logits.append(run.predict(example)['logits'])
+            if steps is None:
+                written['before'] = run.generate(tiny_tokenizers.LINES, max_new=3)
     np.testing.assert_array_equal(logits[0], logits[2])
     assert not np.array_equal(logits[0], logits[1])
 
     # The tokens keep a copy, and the run its ends, so that it writes without the folder.
     facts = json.loads((tmp_path / 'tokens/facts.json').read_text())
     assert facts['ends'] == [0, 2]   # of tokenizer_config.json, and of config.json
-    written = {}
-    for name in ('before', 'without tokenizer.json'):
-        with start(experiment(tmp_path, folder), logdir=tmp_path / 'at once') as run:
-            written[name] = run.generate(tiny_tokenizers.LINES, max_new=3)
-        (folder / 'tokenizer.json').unlink(missing_ok=True)
-        (folder / 'tokenizer_config.json').unlink(missing_ok=True)
+    (folder / 'tokenizer.json').unlink()
+    (folder / 'tokenizer_config.json').unlink()
+    with start(experiment(tmp_path, folder), logdir=tmp_path / 'in parts') as run:
+        written['without tokenizer.json'] = run.generate(tiny_tokenizers.LINES, max_new=3)
     assert written['before'] == written['without tokenizer.json']
     assert any(written['before'])
 
     tiny_tokenizers.write(folder, 'llama2')
     with pytest.raises(ValueError, match='made of something else: given_vocabulary changed'), \
-            start(experiment(tmp_path, folder), logdir=tmp_path / 'at once') as run:
+            start(experiment(tmp_path, folder), logdir=tmp_path / 'in parts') as run:
         run.evaluate()
     of_run = {'vocabulary': 'tokenizer.json', 'sha256': facts['vocabulary_sha256'], 'ends': [0, 2]}
     other = experiment(tmp_path, folder, vocabulary=str(folder / 'tokenizer.json'))
@@ -240,18 +257,15 @@ def test_a_resumed_run_goes_on_and_no_other_tokenizer_takes_its_place(tmp_path: 
                                              other.train_input.instantiate())
 
 
-def test_the_end_in_a_prompt_ends_nothing(tmp_path: Path) -> None:
+def test_the_end_in_a_prompt_ends_nothing(trained: Callable[[str], Run]) -> None:
     """Prompts of chat models have it behind what each of the speakers says."""
-    folder = folder_of(tmp_path, 'qwen2')
-    prompt = 'the<|endoftext|>a'
-    vocabulary = Tokenizer(str(folder / 'tokenizer.json'))
-    with start(experiment(tmp_path, folder), logdir=tmp_path / 'logs') as run:
-        run.train()
-        written = run.generate([prompt, 'a'], max_new=4)
-        assert written == [best_continuation(run, vocabulary, one, 4) for one in (prompt, 'a')]
-        assert written[0]
-        with pytest.raises(ValueError, match='prompt 2 has the end of a text in it, behind which'):
-            run.generate(['a', prompt], beam_size=2)
+    run, prompt = trained('qwen2'), 'the<|endoftext|>a'
+    vocabulary = Tokenizer(run.params.train_input.vocabulary)
+    written = run.generate([prompt, 'a'], max_new=4)
+    assert written == [best_continuation(run, vocabulary, one, 4) for one in (prompt, 'a')]
+    assert written[0]
+    with pytest.raises(ValueError, match='prompt 2 has the end of a text in it, behind which'):
+        run.generate(['a', prompt], beam_size=2)
 
 
 def test_it_is_read_once_for_all_prompts(
@@ -264,8 +278,9 @@ def test_it_is_read_once_for_all_prompts(
         return open_vocabulary(path, facts)
 
     monkeypatch.setattr('lingpipe.tasks.text.task.open_vocabulary', open_and_count)
-    with start(experiment(tmp_path, folder_of(tmp_path, 'qwen2')), logdir=tmp_path / 'log') as run:
-        run.train()
+    params = experiment(tmp_path, folder_of(tmp_path, 'qwen2'), num_cells=1)
+    with start(params, logdir=tmp_path / 'log') as run:
+        run.train(steps=0, evaluate=False)
         for prompt in ('the', 'a'):
             run.generate([prompt], max_new=2)
         copy = tmp_path / 'tokens/tokenizer.json'
