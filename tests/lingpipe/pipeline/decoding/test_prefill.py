@@ -1,6 +1,9 @@
 """Prefill: what follows prompts does not depend on how many of their ids are read at once."""
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,6 +24,7 @@ PROMPTS = np.array([[5, 6, 7, 8, 9, -1, -1], [9, 8, 7, 6, 5, 4, 3], [4, 4, 4, 4,
 LIMITS = [LIMIT, LIMIT, 9, 4, LIMIT]
 
 
+@functools.cache
 def program() -> Program:
     """Attention, experts and attention again in 2 cells, with their initial weights."""
     attention = layers.GroupedQueryAttention.Params(input_dim=D, num_heads=4, num_groups=2)
@@ -43,30 +47,34 @@ def program() -> Program:
                    seed=3)
 
 
-def test_prompts_read_at_once_have_the_ids_and_scores_of_prompts_read_one_by_one() -> None:
-    network = program()
+@functools.cache
+def decoded(start: int, prefill_size: int, **search: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The ids and scores that follow the prompts."""
     chances = np.random.default_rng(0).random([5, LIMIT])
+    params = SamplingParams(max_length=LIMIT, prefill=prefill_size, **search)
+    return Decoder(program(), params, start, END).decode(
+        [SentenceGroup({}, LIMITS, PROMPTS, chances)])[0]
+
+
+def test_prompts_read_at_once_have_the_ids_and_scores_of_prompts_read_one_by_one() -> None:
     for search, size in (
             ({'beam_size': 2}, 128),
             ({'beam_size': 1, 'temperature': 2., 'repetition_penalty': 1.5}, 3)):
         (ids, scores), (expected_ids, expected_scores) = (
-            Decoder(network, SamplingParams(max_length=LIMIT, prefill=prefill_size, **search),
-                    START, END).decode([SentenceGroup({}, LIMITS, PROMPTS, chances)])[0]
-            for prefill_size in (size, 0))
+            decoded(START, prefill_size, **search) for prefill_size in (size, 0))
         np.testing.assert_array_equal(ids, expected_ids, err_msg=str(search))
         np.testing.assert_allclose(scores, expected_scores, rtol=1e-5)
 
 
 @pytest.mark.parametrize('prefill_size', [0, 3])
 def test_the_first_id_of_each_prompt_takes_the_place_of_a_start(prefill_size: int) -> None:
-    network, firsts = program(), [START, 9, START, 3, 4]
+    firsts = [START, 9, START, 9, 9]
     params = SamplingParams(max_length=LIMIT, prefill=prefill_size, beam_size=2)
     with_firsts = np.concatenate([np.array(firsts)[:, np.newaxis], PROMPTS], 1)
-    (ids, scores), = Decoder(network, params, None, END).decode(
+    (ids, scores), = Decoder(program(), params, None, END).decode(
         [SentenceGroup({}, LIMITS, with_firsts)])
     for i, first in enumerate(firsts):
-        (expected_ids, expected_scores), = Decoder(network, params, first, END).decode(
-            [SentenceGroup({}, LIMITS, PROMPTS)])
+        expected_ids, expected_scores = decoded(first, 0, beam_size=2)   # read one by one
         np.testing.assert_array_equal(ids[i], expected_ids[i])
         np.testing.assert_allclose(scores[i], expected_scores[i], rtol=1e-5)
 
