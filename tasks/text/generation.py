@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,13 +62,30 @@ class Prompt(NamedTuple):
 class Generator:
     """Continues prompts. Its graphs are built once for each number of groups."""
 
-    def __init__(self, program: Program, vocabulary: Vocabulary, params: GenerationParams):
-        self.program, self.params = program, params
+    def __init__(self, program: Program, vocabulary: Vocabulary, params: GenerationParams,
+                 decoder: Callable[[int], Decoder] | None = None):
+        """
+        Args:
+          program: of the language model.
+          vocabulary: its own.
+          params: how prompts are continued.
+          decoder: what decodes up to an end, if it is there already.
+
+        Raises:
+          ValueError: params contradict each other.
+        """
+        self.program, self.params = program, params.copy().validate()
         self._vocabulary = vocabulary
         # What is read first is the first id of each prompt: not all vocabularies have a start.
-        self._decoder = functools.cache(lambda end: Decoder(program, params, None, end))
+        self._decoder = decoder or functools.cache(
+            lambda end: Decoder(program, self.params, None, end))
         num_cells = len(program.plan.cells)
         self._num_groups = 1 if num_cells == 1 else 2 * num_cells
+
+    def with_params(self, params: GenerationParams) -> Generator:
+        """A generator with other params, and with the graphs of this one if they do not differ."""
+        decoder = self._decoder if _of_graphs(params) == _of_graphs(self.params) else None
+        return Generator(self.program, self._vocabulary, params, decoder)
 
     def pieces(self, prompts: Sequence[str], step: int) -> Iterator[Piece]:
         """Yields the texts that follow the prompts, as they are written.
@@ -174,6 +191,11 @@ def from_line(line: str) -> str:
     """The text of which `as_line` made a line; other signs after a backslash stay."""
     signs = {'n': '\n', 'r': '\r', '\\': '\\'}
     return re.sub(r'\\(.)', lambda match: signs.get(match[1], match[0]), line)
+
+
+def _of_graphs(params: GenerationParams) -> GenerationParams:
+    """The params without those that the graphs of a generator do not depend on."""
+    return params.copy().set(max_new=1, stop=(), group_size=1, seed=0)
 
 
 def _prompts(vocabulary: Vocabulary, prompts: Sequence[str],

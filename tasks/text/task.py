@@ -122,14 +122,16 @@ class Text(Problem):
 
     def _generator(self, program: Program, facts: Mapping[str, Any],
                    params: GenerationParams) -> Generator:
-        """The last generator again, if nothing has changed.
+        """The last generator again, with other params if they have changed.
 
         Its graphs take long to build, and a large tokenizer most of a second to read.
         """
         self._vocabulary_path(facts)   # The file may have changed.
         last = self._last_generator
-        if last is None or last.program is not program or last.params != params:
+        if last is None or last.program is not program:
             last = self._last_generator = Generator(program, self.vocabulary(facts), params)
+        elif last.params != params:
+            last = self._last_generator = last.with_params(params)
         return last
 
     def vocabulary(self, facts: Mapping[str, Any]) -> Vocabulary:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import ParamsError
 from lingpipe.layers.context import Context
+from lingpipe.pipeline.decoding.decoder import Decoder
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.text.generation import (
@@ -129,6 +130,35 @@ def test_a_penalty_on_repetition_lowers_the_ids_of_the_text() -> None:
     like_none = {'repetition_penalty': 1 + 1e-9}
     for fields in ({}, {'beam_size': 3}):   # The beam size is 1 by default.
         assert texts(1, **fields, **like_none) == texts(1, **fields)
+
+
+def test_graphs_are_built_anew_only_for_params_that_they_depend_on(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each seed, stop text and length built them again, which took seconds."""
+    made = []
+
+    def make_and_count(*args: Any) -> Decoder:
+        made.append(args)
+        return Decoder(*args)
+
+    def written(generator: Generator) -> list[str]:
+        pieces = list(generator.pieces(['abc', 'z'], 9))
+        return [''.join(piece.text for piece in pieces if piece.number == i) for i in range(2)]
+
+    monkeypatch.setattr('lingpipe.tasks.text.generation.Decoder', make_and_count)
+    params = GenerationParams(max_length=20, max_new=6, temperature=1.5)
+    first = Generator(program(1), Letters(), params)   # type: ignore[arg-type]
+    whole = written(first)
+    others = params.copy().set(max_new=4, seed=1, group_size=1)
+    other = written(first.with_params(others))
+    stopped = written(first.with_params(params.copy().set(stop=(whole[0][2:4],))))
+    assert len(made) == 1
+    assert other != [text[:4] for text in whole] and max(map(len, other)) <= 4
+    assert stopped[0] == whole[0][:2]
+    assert written(first.with_params(params.copy().set(temperature=0.))) != whole
+    assert len(made) == 2
+    with pytest.raises(ParamsError, match='stop has an empty text'):
+        first.with_params(params.copy().set(stop=('',)))
 
 
 @pytest.mark.parametrize('step', [1, 3, 9])

@@ -281,8 +281,8 @@ def test_it_is_read_once_for_all_prompts(
     params = experiment(tmp_path, folder_of(tmp_path, 'qwen2'), num_cells=1)
     with start(params, logdir=tmp_path / 'log') as run:
         run.train(steps=0, evaluate=False)
-        for prompt in ('the', 'a'):
-            run.generate([prompt], max_new=2)
+        for prompt, beam_size in (('the', 1), ('a', 1), ('the', 2)):
+            run.generate([prompt], max_new=2, beam_size=beam_size)
         copy = tmp_path / 'tokens/tokenizer.json'
         assert opened == [str(copy)]
         copy.write_text(copy.read_text() + ' ')
