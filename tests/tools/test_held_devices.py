@@ -10,6 +10,13 @@ NUM_EXAMPLES = 1 << 18   # A value of the network has 4 MB.
 DIM = 1024               # A weight of it has 4 MB, too.
 
 
+@pytest.fixture(scope='module')
+def devices():
+    """One held device; its worker begins with empty memory for each controller."""
+    with held_devices.held_devices(1) as found:
+        yield found
+
+
 def forecast_bytes(params):
     return max(params.instantiate().make_plan().peak_bytes().values())
 
@@ -30,12 +37,11 @@ def with_large_weights(optimizer):
     return params
 
 
-def test_a_plan_trains_above_its_forecast_and_not_far_below():
+def test_a_plan_trains_above_its_forecast_and_not_far_below(devices):
     params = tiny(batch_size=NUM_EXAMPLES, num_examples=NUM_EXAMPLES)
     forecast = forecast_bytes(params)
-    with held_devices.held_devices(1) as devices:
-        ample = held_devices.train(params, devices, 2 * forecast)
-        scarce = held_devices.train(params, devices, forecast / 2)
+    ample = held_devices.train(params, devices, 2 * forecast)
+    scarce = held_devices.train(params, devices, forecast / 2)
     assert ample.fits and forecast <= ample.peak_bytes[0] < 2 * forecast
     assert not scarce.fits and ('OOM' in scarce.why_not or 'ended' in scarce.why_not)
 
@@ -44,11 +50,10 @@ def test_a_plan_trains_above_its_forecast_and_not_far_below():
     (optimizers.Adadelta.Params(), 3),
     (optimizers.RMSProp.Params(momentum=0.9), 1),
 ], ids=['by Keras', 'in one op'])
-def test_an_update_holds_what_is_forecast(optimizer, num_temporaries):
+def test_an_update_holds_what_is_forecast(devices, optimizer, num_temporaries):
     params = with_large_weights(optimizer)
     without_temporaries = 4 * 4 * DIM ** 2 * (1 + 1 + 2 + 1)
     forecast = forecast_bytes(params)
     assert without_temporaries + num_temporaries * 4 * DIM ** 2 == forecast
-    with held_devices.held_devices(1) as devices:
-        updated = held_devices.train(params, devices, 2 * forecast)
+    updated = held_devices.train(params, devices, 2 * forecast)
     assert updated.fits and 0.98 < updated.peak_bytes[0] / forecast < 1.02
