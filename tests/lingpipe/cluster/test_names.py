@@ -21,18 +21,21 @@ echo 'nameserver 127.0.0.2' > {folder}/resolv.conf
 mount --bind {folder}/hosts /etc/hosts
 [ ! -e /etc/resolv.conf ] || mount --bind {folder}/resolv.conf /etc/resolv.conf
 exec {python} -c '
-import socket
+import os, signal, socket
 dns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 dns.bind(("127.0.0.2", 53))
 import tensorflow as tf
+from lingpipe.cluster import server
 from lingpipe.cluster.client import Connection
 from tests.support import local_workers
-worker = local_workers.Worker("node-a:2222", "cpu:1", hangs_after_s=60.)
-worker.wait()
-Connection([worker.address], wait_s=30.)
+worker = os.fork()   # A local_workers.Worker would import TensorFlow once more.
+if not worker:
+    local_workers.serve("node-a:2222", "cpu:1", hangs_after_s=60.)
+local_workers.wait_until(lambda: server.answers("node-a", 2222, 1.))
+Connection(["node-a:2222"], wait_s=30.)
 with tf.device("/job:worker/task:0/device:CPU:0"):
     print("it is", (tf.constant(20) + 1).numpy())
-worker.stop()
+os.kill(worker, signal.SIGKILL)
 '
 '''
 
