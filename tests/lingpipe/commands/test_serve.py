@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,7 +13,8 @@ from lingpipe.cluster import ports, server
 from lingpipe.commands import serve
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.process import tensorflow_settings
-from tests.support.forks import environment
+from lingpipe.tools import launch_local
+from tests.support.forks import ROOT, Fork, environment, run_module
 from tests.support.local_workers import TINY
 
 OPTIONS = RunOptions(model=TINY.removeprefix('--model='), mode='worker', address='127.0.0.1:1',
@@ -98,11 +100,25 @@ def test_a_worker_ends_if_no_server_can_start(monkeypatch) -> None:
 
 @pytest.mark.slow
 def test_a_worker_serves_and_reads_for_an_experiment_that_is_made_of_a_keras_model(
-        tmp_path: pathlib.Path) -> None:
+        monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     (tmp_path / 'keras_made.py').write_text(KERAS_MADE)
-    ended = subprocess.run(
-        [sys.executable, '-m', 'lingpipe.tools.launch_local', '--workers=1', '--',
-         '--model=keras_made.Mine', '--logdir=logs', '--mode=train'],
-        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=240)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert 'done after 3 steps' in ended.stdout
+    env = {**environment(), 'PYTHONPATH': f'{tmp_path}{os.pathsep}{ROOT}'}
+    started: list[Fork | subprocess.Popen[str]] = []
+
+    def start(flags: Sequence[str], *_: object) -> Fork | subprocess.Popen[str]:
+        """Starts a worker in a fork. A trainer starts again only if it imports TensorFlow."""
+        started.append(
+            Fork(run_module, 'lingpipe.trainer', *flags, env=env, cwd=tmp_path)
+            if '--mode=worker' in flags else
+            subprocess.Popen([sys.executable, '-m', 'lingpipe.trainer', *flags], env=env,
+                             cwd=tmp_path, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE))
+        return started[-1]
+
+    monkeypatch.setattr(launch_local, 'start', start)
+    with pytest.raises(SystemExit) as ended:
+        launch_local.main(['--workers=1', '--', '--model=keras_made.Mine', '--logdir=logs',
+                           '--mode=train'])
+    printed = [process.communicate() for process in started]
+    assert ended.value.code == 0, printed
+    assert len(printed) == 2 and 'done after 3 steps' in printed[1][0]
