@@ -1,6 +1,7 @@
 """The trainer: its help, its errors, and what a kill, a signal or a restart does to a run."""
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,21 @@ def run_here(monkeypatch, *flags):
     """Runs the trainer in this process, on the devices that the process already has."""
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     return trainer.main(['trainer', *map(str, flags)])
+
+
+@pytest.fixture(scope='module')
+def trained_once(tmp_path_factory):
+    """The logdir of a run of two steps."""
+    logdir = tmp_path_factory.mktemp('trained')
+    with pytest.MonkeyPatch.context() as patch:
+        assert run_here(patch, MODEL, f'--logdir={logdir}', '--steps=2', '--mode=train') == 0
+    return logdir
+
+
+@pytest.fixture
+def trained(trained_once, tmp_path):
+    """A copy of that logdir, which a test may change."""
+    return pathlib.Path(shutil.copytree(trained_once, tmp_path / 'trained'))
 
 
 def error_of(capsys, monkeypatch, *flags):
@@ -200,21 +216,19 @@ def test_a_training_goes_on_when_its_output_cannot_be_written(tmp_path, run, exp
 
 
 @pytest.mark.parametrize('run', [run_unread, run_on_full_disk])
-def test_a_watch_goes_on_when_its_output_cannot_be_written(monkeypatch, tmp_path, run):
+def test_a_watch_goes_on_when_its_output_cannot_be_written(trained, run):
     """It ended before it had added to evaluations.jsonl."""
-    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2', '--mode=train')
-    process = Fork(run, 'lingpipe.trainer', MODEL, f'--logdir={tmp_path}', '--mode=eval', '--watch',
+    process = Fork(run, 'lingpipe.trainer', MODEL, f'--logdir={trained}', '--mode=eval', '--watch',
                    '--steps=2', env=environment())
     _, err = process.communicate()
     assert (process.returncode, err) == (0, '')
-    assert [line['step'] for line in EvaluationLog(str(tmp_path)).read()] == [1, 2]
+    assert [line['step'] for line in EvaluationLog(str(trained)).read()] == [1, 2]
 
 
 @pytest.mark.parametrize('flags', [
     ['--mode=eval'], ['--mode=inspect'], ['--mode=predict', '--predict_input=test']])
-def test_a_command_whose_result_finds_no_room_says_where(monkeypatch, tmp_path, flags):
-    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2', '--mode=train')
-    process = Fork(run_on_full_disk, 'lingpipe.trainer', MODEL, f'--logdir={tmp_path}', *flags,
+def test_a_command_whose_result_finds_no_room_says_where(trained, flags):
+    process = Fork(run_on_full_disk, 'lingpipe.trainer', MODEL, f'--logdir={trained}', *flags,
                    env=environment())
     _, err = process.communicate()
     assert (process.returncode, err) == (
@@ -374,11 +388,9 @@ def test_weights_are_refused_an_input_that_they_do_not_understand(capsys, monkey
                 in error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', flag))
 
 
-def test_decode_is_refused_by_a_task_that_makes_no_text(capsys, monkeypatch, tmp_path):
-    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
+def test_decode_is_refused_by_a_task_that_makes_no_text(capsys, monkeypatch, trained, tmp_path):
     (tmp_path / 'in').write_bytes(b'a\n\xff\n')
-    capsys.readouterr()
-    flags = (MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in')
+    flags = (MODEL, f'--logdir={trained}', '--mode=decode', f'--decode_input={tmp_path}/in')
     assert re.search(r'line 2 of .*/in is not UTF-8; convert it',
                      error_of(capsys, monkeypatch, *flags))
     (tmp_path / 'in').write_bytes(b'a\n')
@@ -387,28 +399,25 @@ def test_decode_is_refused_by_a_task_that_makes_no_text(capsys, monkeypatch, tmp
         error_of(capsys, monkeypatch, *flags))
 
 
-def test_logdir_of_another_experiment_is_refused_and_kept(capsys, monkeypatch, tmp_path):
-    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
-    capsys.readouterr()
-    before = (tmp_path / 'params.txt').read_text()
+def test_logdir_of_another_experiment_is_refused_and_kept(capsys, monkeypatch, trained):
+    before = (trained / 'params.txt').read_text()
     for override in ('seed=3', 'task.learner.clip_norm=1', 'train_input.seed=1',
                      'pipeline.num_micro_batches=4', 'intra_op_threads=2'):
         path, value = override.split('=')
-        error = error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=4',
+        error = error_of(capsys, monkeypatch, MODEL, f'--logdir={trained}', '--steps=4',
                          f'--set={override}')
         assert re.search(
-            rf'cannot resume training in {tmp_path}: it holds a run whose {re.escape(path)} \(was '
+            rf'cannot resume training in {trained}: it holds a run whose {re.escape(path)} \(was '
             rf'[\w.]+, is {value}[.0]*\) differ.* Set them back, or choose another logdir',
             error)
-    assert (tmp_path / 'params.txt').read_text() == before
+    assert (trained / 'params.txt').read_text() == before
 
 
-def test_cells_schedule_and_lengths_may_change(monkeypatch, tmp_path):
-    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
-    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=3',
+def test_cells_schedule_and_lengths_may_change(monkeypatch, trained):
+    assert run_here(monkeypatch, MODEL, f'--logdir={trained}', '--steps=3',
                     '--set=pipeline.num_cells=4', '--set=pipeline.schedule=gpipe',
                     '--set=pipeline.recompute=none', '--set=train.keep=1') == 0
-    assert 'pipeline.num_cells : 4\n' in (tmp_path / 'params.txt').read_text()
+    assert 'pipeline.num_cells : 4\n' in (trained / 'params.txt').read_text()
 
 
 # Processes.
