@@ -302,22 +302,29 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
 
 # Replicas.
 
+REPLICAS = ('--steps=12', '--mode=train', '--set=pipeline.num_replicas=2',
+            '--set=train.check_replicas_every_steps=6')
+
+
+@pytest.fixture(scope='module')
+def replicas_here(tmp_path_factory):
+    """The variables of two replicas after 12 steps in this process."""
+    logdir = tmp_path_factory.mktemp('whole')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device_setup, 'configure', lambda params: None)
+        assert trainer.main(['trainer', TINY, f'--logdir={logdir}', *REPLICAS]) == 0
+    return checkpoint_of(logdir, 12)
+
+
 @pytest.mark.parametrize('num_workers, devices', [(2, 'cpu:2'), (4, '')])
 def test_replicas_on_workers_have_the_bits_of_one_process(
-        tmp_path, monkeypatch, num_workers, devices):
-    monkeypatch.setattr(device_setup, 'configure', lambda params: None)
-    flags = ['--steps=12', '--mode=train', '--set=pipeline.num_replicas=2',
-             '--set=train.check_replicas_every_steps=6']
-    assert trainer.main(['trainer', TINY, f'--logdir={tmp_path}/whole', *flags]) == 0
+        tmp_path, replicas_here, num_workers, devices):
     with workers(num_workers, devices) as made:
-        one = Trainer(tmp_path / 'log', [w.address for w in made], *flags,
+        one = Trainer(tmp_path / 'log', [w.address for w in made], *REPLICAS,
                       f'--set=pipeline.read_on_workers={"true" if devices else "false"}')
         if devices:
             one.wait_for_step(3)
             os.kill(made[1].server(), signal.SIGKILL)   # It runs all of replica 1.
         log = one.end()
     assert ('starts again from there' in log) == bool(devices)
-    found, expected = checkpoint_of(tmp_path / 'log', 12), checkpoint_of(tmp_path / 'whole', 12)
-    assert found.keys() == expected.keys()
-    for name in expected:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    assert_undisturbed(one.logdir, replicas_here)
