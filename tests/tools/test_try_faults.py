@@ -14,6 +14,7 @@ from lingpipe.tools import try_faults
 from lingpipe.tools.faults import files, kinds, network, processes
 from lingpipe.tools.faults.disturbed_run import EVERY_STEPS, DisturbedRun, NotRecoveredError, Place
 from lingpipe.tools.faults.network import Network
+from tests.support.forks import Fork, run_module
 from tests.support.local_workers import wait_until
 
 # Does what trainer and workers do that a disturbed run can see: it makes checkpoints, one every
@@ -223,9 +224,8 @@ def test_a_logdir_that_is_in_use_is_refused(tmp_path, capsys):
 
 @pytest.mark.skipif(bool(network.missing()), reason='namespaces and mounts need root')
 def test_sigterm_leaves_no_namespace_and_no_mount(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, '-m', 'lingpipe.tools.try_faults', f'--logdir={tmp_path}',
-         '--kinds=cut,full_disk'])
+    process = Fork(run_module, 'lingpipe.tools.try_faults', f'--logdir={tmp_path}',
+                   '--kinds=cut,full_disk')
     namespaces, mounts = f'lingpipe-{process.pid}-', f' {tmp_path}/disk '
 
     def left() -> bool:
@@ -235,5 +235,6 @@ def test_sigterm_leaves_no_namespace_and_no_mount(tmp_path):
     wait_until(lambda: pathlib.Path(tmp_path, 'disk', 'run').exists(), 120.)
     assert left()
     process.terminate()
-    assert process.wait(60.) == 143
+    _, err = process.communicate(60.)
+    assert process.returncode == 143, err
     assert not left()
