@@ -31,11 +31,13 @@ from tests.support import local_workers
 worker = os.fork()   # A local_workers.Worker would import TensorFlow once more.
 if not worker:
     local_workers.serve("node-a:2222", "cpu:1", hangs_after_s=60.)
-local_workers.wait_until(lambda: server.answers("node-a", 2222, 1.))
-Connection(["node-a:2222"], wait_s=30.)
-with tf.device("/job:worker/task:0/device:CPU:0"):
-    print("it is", (tf.constant(20) + 1).numpy())
-os.kill(worker, signal.SIGKILL)
+try:
+    local_workers.wait_until(lambda: server.answers("node-a", 2222, 1.))
+    Connection(["node-a:2222"], wait_s=30.)
+    with tf.device("/job:worker/task:0/device:CPU:0"):
+        print("it is", (tf.constant(20) + 1).numpy())
+finally:
+    os.kill(worker, signal.SIGKILL)
 '
 '''
 
