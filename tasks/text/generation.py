@@ -8,10 +8,9 @@ at once.
 """
 from __future__ import annotations
 
-import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +25,6 @@ from lingpipe.tasks.text.vocabulary import Vocabulary
 from lingpipe.training.problem import Piece
 
 STEP = 16   # ids between two looks at stop texts
-_NEVER = -1   # the end, where a prompt has ends and the text goes on
 
 
 class GenerationParams(SamplingParams):
@@ -63,13 +61,13 @@ class Generator:
     """Continues prompts. Its graphs are built once for each number of groups."""
 
     def __init__(self, program: Program, vocabulary: Vocabulary, params: GenerationParams,
-                 decoder: Callable[[int], Decoder] | None = None):
+                 decoder: Decoder | None = None):
         """
         Args:
           program: of the language model.
           vocabulary: its own.
           params: how prompts are continued.
-          decoder: what decodes up to an end, if it is there already.
+          decoder: what decodes up to the ends of the vocabulary, if it is there already.
 
         Raises:
           ValueError: params contradict each other.
@@ -77,8 +75,7 @@ class Generator:
         self.program, self.params = program, params.copy().validate()
         self._vocabulary = vocabulary
         # What is read first is the first id of each prompt: not all vocabularies have a start.
-        self._decoder = decoder or functools.cache(
-            lambda end: Decoder(program, self.params, None, end))
+        self._decoder = decoder or Decoder(program, self.params, None, *vocabulary.ends)
         num_cells = len(program.plan.cells)
         self._num_groups = 1 if num_cells == 1 else 2 * num_cells
 
@@ -98,7 +95,7 @@ class Generator:
           step: how many ids of a text are written before its next piece.
 
         Raises:
-          ValueError: a prompt has no room for one more id, has no id, or has an end before a beam.
+          ValueError: a prompt has no room for one more id, or has no id.
         """
         p = self.params
         rows = _prompts(self._vocabulary, prompts, p)
@@ -119,10 +116,7 @@ class Generator:
                    texts: list[Continuation], step: int) -> Iterator[Piece]:
         """Yields the texts of groups of prompts."""
         is_beam = self.params.beam_size > 1
-        end = self._vocabulary.ends[0]
-        if any(end in rows[i].ids[1:] for group in groups for i in group):
-            end = _NEVER
-        stream = self._decoder(end).stream([_group(rows, group, self.params) for group in groups])
+        stream = self._decoder.stream([_group(rows, group, self.params) for group in groups])
         while any(not texts[i].is_over for group in groups for i in group):
             limits = [np.array([0 if texts[i].is_over else rows[i].limit - 1 for i in group]
                                or [0]) for group in groups]
@@ -211,9 +205,6 @@ def _prompts(vocabulary: Vocabulary, prompts: Sequence[str],
         if not ids:
             raise ValueError(f'prompt {number} is empty, and the tokenizer of this model puts no '
                              'start before a text; begin the text.')
-        if p.beam_size > 1 and vocabulary.ends[0] in row:
-            raise ValueError(f'prompt {number} has the end of a text in it, behind which a beam '
-                             f'writes nothing; set beam_size=1, or leave it out.')
         limit = min(p.max_length, len(row) + p.max_new)
         found.append(Prompt(ids, limit + len(vocabulary.before)))
     return found

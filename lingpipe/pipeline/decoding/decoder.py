@@ -51,7 +51,7 @@ class Decoder:
     """
 
     def __init__(self, program: Program, params: SearchParams, start_id: int | None,
-                 end_id: int, target: str = 'target'):
+                 *ends: int, target: str = 'target'):
         """Splits the network into what runs once and what runs per position; traces nothing yet.
 
         Decoding uses the moving averages of the weights where the learner keeps them.
@@ -61,7 +61,7 @@ class Decoder:
           params: of the search.
           start_id: target[0]; None: the first id of each prompt, which every sentence must have
             and which is neither in the results nor counted by the limits.
-          end_id: the last label.
+          ends: the ids each of which is a last label.
           target: the name of that value.
 
         Raises:
@@ -70,10 +70,10 @@ class Decoder:
         """
         self._params = params.copy().validate()
         network = TargetDependence(program.plan.elements, target)
-        cells = [DecodingCell(cell, network, program.placed, self._params)
+        cells = [DecodingCell(cell, network, program.placed, self._params, len(ends))
                  for cell in program.plan.cells]
         self.cells = [cell for cell in cells if cell.before or cell.stepped]
-        loop = SearchLoop(self.cells, network, start_id, end_id, self._params)
+        loop = SearchLoop(self.cells, network, start_id, ends, self._params)
         fixed = dict.fromkeys(value for cell in self.cells for value in cell.fixed_in)
         self._graphs = DecodingGraphs(loop, [value for value in fixed if value.maker == BATCH])
         self.inputs = [value.name for value in self._graphs.values]
@@ -87,8 +87,8 @@ class Decoder:
           groups: one or more; about 2 K groups keep K devices busy.
 
         Returns:
-          For each group, ids [n, t] int32 without the start, padded with end_id, and the scores [n]
-          (search.py), which are -inf for a limit of 0.
+          For each group, ids [n, t] int32 without the start, padded with ends[0], and the scores
+          [n] (search.py), which are -inf for a limit of 0.
 
         Raises:
           ValueError: the values of a group are not those of `inputs`, or a limit is above

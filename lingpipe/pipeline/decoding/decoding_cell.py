@@ -38,8 +38,17 @@ class DecodingCell:
     """
 
     def __init__(self, cell: Cell, network: TargetDependence, variables: Variables,
-                 params: SearchParams):
+                 params: SearchParams, num_ends: int):
+        """
+        Args:
+          cell: the cell.
+          network: what depends on the target.
+          variables: have the weights.
+          params: of the search.
+          num_ends: how many ids end a sequence.
+        """
         self.device, self._params, self._network = cell.device, params, network
+        self._num_candidates = params.num_candidates(num_ends)
         self.before = [e for e in network.before if e in cell.elements]
         self.stepped = [e for e in network.stepped if e in cell.elements]
 
@@ -158,7 +167,7 @@ class DecodingCell:
 
     def _context(self, position: tf.Tensor | int,
                  starts: tf.Tensor | None = None) -> DecodingContext:
-        return DecodingContext(position, self._params.beam_size, self._params.num_candidates,
+        return DecodingContext(position, self._params.beam_size, self._num_candidates,
                                self._params.max_length, starts)
 
 

@@ -35,24 +35,26 @@ from lingpipe.pipeline.execution.placed import call_on
 from lingpipe.pipeline.planning.dataflow import Value
 
 
-def num_read(prompts: tf.Tensor, limits: tf.Tensor, end_id: int,
-             can_start_late: bool) -> tf.Tensor:
+def num_read(prompts: tf.Tensor, limits: tf.Tensor, can_start_late: bool) -> tf.Tensor:
     """How many first ids of each of the prompts [n, P] are read at once, int32 [n].
 
-    They leave room for one more, and for the id that ends. Sentences that are not decoded, whose
-    limit [n] is 0, do not count.
+    They leave room for one more. Sentences that are not decoded, whose limit [n] is 0, do not
+    count.
 
     Args:
       prompts, limits: those of the sentence group.
-      end_id: the id that finishes a hypothesis.
       can_start_late: whether prompts may be of different lengths.
     """
-    is_id = tf.cast((prompts >= 0) & (prompts != end_id), tf.int32)
-    lengths = tf.minimum(tf.reduce_sum(tf.math.cumprod(is_id, 1), 1), limits - 1)
+    lengths = tf.minimum(num_given(prompts), limits - 1)
     if can_start_late:
         return tf.maximum(lengths, 0)
     shortest = tf.reduce_min(tf.where(limits > 0, lengths, tf.shape(prompts)[1]))
     return tf.fill(tf.shape(limits), shortest)
+
+
+def num_given(prompts: tf.Tensor) -> tf.Tensor:
+    """How many ids each of the prompts [n, P] has, int32 [n]."""
+    return tf.reduce_sum(tf.cast(prompts >= 0, tf.int32), 1)
 
 
 def left_padded(prompts: tf.Tensor, lengths: tf.Tensor, start: tf.Tensor | int) -> tf.Tensor:
@@ -66,7 +68,7 @@ def left_padded(prompts: tf.Tensor, lengths: tf.Tensor, start: tf.Tensor | int) 
 
 
 def without_padding(ids: tf.Tensor, starts: tf.Tensor, end_id: int) -> tf.Tensor:
-    """Ids [n, t] that begin at `starts` [n] as ids that begin at 0, with end_id behind them."""
+    """Ids [n, t] that begin at `starts` [n] as ids that begin at 0, with an end behind them."""
     t = tf.shape(ids)[1]
     places = tf.minimum(tf.range(t) + starts[:, tf.newaxis], t)
     return tf.gather(tf.pad(ids, [[0, 0], [0, 1]], constant_values=end_id), places, batch_dims=1)
@@ -117,9 +119,9 @@ def after_prompt(state: NestedMap, ids: tf.Tensor, end_id: int) -> NestedMap:
 
     Args:
       state: of the search (search.py), before the first id.
-      ids: [n, 1 + t], the start and these ids, with padding before them. None of them is end_id,
-        and they are fewer than every limit that is not 0.
-      end_id: the id that finishes a hypothesis.
+      ids: [n, 1 + t], the start and these ids, with padding before them. They are fewer than every
+        limit that is not 0.
+      end_id: an id that finishes a hypothesis.
     """
     n, t = tf.shape(ids)[0], tf.shape(ids)[1] - 1
     ids = tf.repeat(ids[:, tf.newaxis], state.next.shape[1], 1)  # [n, k, 1 + t]

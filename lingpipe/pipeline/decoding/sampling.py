@@ -58,12 +58,11 @@ class SamplingParams(SearchParams):
             raise ValueError(f'top_k={self.top_k} and top_p={self.top_p} say what ids are drawn '
                              'from, but with temperature=0 nothing is drawn; set temperature=1.')
 
-    @property
-    def num_candidates(self) -> int:
+    def num_candidates(self, num_ends: int) -> int:
         """m; all ids where the best may not be the best later, or where all can be drawn."""
         if self.repetition_penalty > 1 or self.temperature and not self.top_k:
             return 1 << 30
-        return self.top_k if self.temperature else super().num_candidates
+        return self.top_k if self.temperature else super().num_candidates(num_ends)
 
 
 def narrowed(candidates: NestedMap, state: NestedMap, given: NestedMap,

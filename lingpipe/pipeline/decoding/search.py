@@ -4,8 +4,9 @@ The normalisation is that of Wu et al., 2016, arXiv:1609.08144, section 7.
 
 Shapes: n sentences, k hypotheses of each (the beam), m candidates of each hypothesis, t ids so far.
 
-Every step continues the k unfinished hypotheses of a sentence by one id. Among the 2k best
-continuations, those whose id is `end` are finished, and the k best of the others continue. A
+Every step continues the k unfinished hypotheses of a sentence by one id. Among the best
+continuations, 2k if one id ends a sentence, those that end are finished, and the k best of the
+others continue. A
 finished hypothesis has the score
 
     log p(ids) / ((5 + length) / 6)^alpha       length: number of ids, including the end
@@ -17,6 +18,7 @@ hypothesis is finished, the best unfinished one is returned.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -52,8 +54,9 @@ def initial_state(limits: tf.Tensor, start: tf.Tensor | int, params: SearchParam
         best_score=tf.fill([n], _NEVER), best_ids=tf.zeros([n, 0], tf.int32))
 
 
-def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, end_id: int,
-            params: SearchParams, starts: tf.Tensor | int = 0) -> NestedMap:
+def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, ends: Sequence[int],
+            params: SearchParams, starts: tf.Tensor | int = 0,
+            num_given: tf.Tensor | int = 0) -> NestedMap:
     """Returns the state after one more id.
 
     Args:
@@ -61,15 +64,17 @@ def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, end_id: 
       candidates: for the ids that were read: log_sum [n, k], and values and ids [n, k, m], the best
         first.
       limits: as in initial_state.
-      end_id: the id that finishes a hypothesis.
+      ends: the ids that finish a hypothesis.
       params: of the search.
       starts: [n], how many of the first ids of each sentence are padding, which does not count.
+      num_given: [n], how many of the next are given, as a prompt is: none of these ends it.
     """
     lengths = tf.fill(tf.shape(limits), state.position + 1) - starts
-    best = _continuations(state, candidates, params)
-    is_end = best.ids == end_id
+    best = _continuations(state, candidates, params, len(ends))
+    is_end = tf.reduce_any(best.ids[..., tf.newaxis] == tf.constant(ends), -1)
+    is_end &= (lengths > num_given)[:, tf.newaxis]
     penalties = length_penalty(lengths, params.alpha)
-    best_score, best_ids = _best_finished(state, best, is_end, end_id, penalties)
+    best_score, best_ids = _best_finished(state, best, is_end, ends[0], penalties)
 
     # The k best unfinished hypotheses.
     scores, place = tf.where(is_end, _NEVER, best.scores), tf.zeros_like(best.ids)
@@ -98,32 +103,34 @@ class _Continuations(NamedTuple):
     ids: tf.Tensor
 
 
-def _continuations(state: NestedMap, candidates: NestedMap, params: SearchParams) -> _Continuations:
-    """The best of the k m continuations of each sentence: 2k, or 1 if k is 1."""
+def _continuations(state: NestedMap, candidates: NestedMap, params: SearchParams,
+                   num_ends: int) -> _Continuations:
+    """The best of the k m continuations of each sentence: 2k for one end, or 1 if k is 1."""
     k, m = params.beam_size, candidates['values'].shape[2]
     n = tf.shape(candidates['values'])[0]
 
     scores = state.scores[:, :, tf.newaxis] + (
         candidates['values'] - candidates['log_sum'][:, :, tf.newaxis])  # [n, k, m]
     scores, place = tf.math.top_k(
-        tf.reshape(scores, [n, k * m]), min(params.num_continuations, k * m))  # [n, c]
+        tf.reshape(scores, [n, k * m]), min(params.num_continuations(num_ends), k * m))  # [n, c]
     ids = tf.gather(tf.reshape(candidates['ids'], [n, k * m]), place, batch_dims=1)
     return _Continuations(scores, place // m, ids)
 
 
-def _best_finished(state: NestedMap, new: _Continuations, is_end: tf.Tensor, end_id: int,
+def _best_finished(state: NestedMap, new: _Continuations, is_end: tf.Tensor, padding: int,
                    penalties: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The score [n] and the ids [n, t + 1] of the best finished hypothesis so far."""
+    """The score [n] and the ids [n, t + 1] of the best finished hypothesis so far, padded."""
     finished = tf.where(is_end, new.scores, _NEVER) / penalties[:, tf.newaxis]
     which = tf.argmax(finished, 1, tf.int32)[:, tf.newaxis]
     score = tf.gather(finished, which, batch_dims=1)[:, 0]  # [n]
     ids = tf.gather(
         state.ids, tf.gather(new.parents, which, batch_dims=1), batch_dims=1)[:, 0]  # [n, t]
+    end = tf.gather(new.ids, which, batch_dims=1)[:, 0]  # [n]
 
     is_better = score > state.best_score
     best_ids = tf.where(is_better[:, tf.newaxis], ids, state.best_ids)
     return (tf.where(is_better, score, state.best_score),
-            _with(best_ids, tf.fill(tf.shape(score), end_id)))
+            _with(best_ids, tf.where(is_better, end, padding)))
 
 
 def _with(ids: tf.Tensor, last: tf.Tensor) -> tf.Tensor:

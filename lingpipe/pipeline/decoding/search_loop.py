@@ -57,13 +57,13 @@ class SearchLoop:
     """The steps of all cells and of the search, for a sentence group of any size."""
 
     def __init__(self, cells: Sequence[DecodingCell], network: TargetDependence,
-                 start_id: int | None, end_id: int, params: SearchParams):
+                 start_id: int | None, ends: Sequence[int], params: SearchParams):
         self._cells = {f'{k:05d}': cell for k, cell in enumerate(cells)}
         self._last = cells[-1].device
         self._target, self._candidates = network.target, network.candidates
         self._can_start_late = network.can_start_late
         self._start_id, self._params = start_id, params
-        self._end_id = end_id
+        self._ends = ends
         self._advance = placed(self._search)
 
     def run(self, fixed: dict[Value, Nested], given: NestedMap) -> tuple[tf.Tensor, tf.Tensor]:
@@ -78,7 +78,7 @@ class SearchLoop:
         """
         end = self.go_on(self.start(fixed, given))
         with tf.device(HOME):
-            ids = prefill.without_padding(end.search.best_ids, end.given.starts, self._end_id)
+            ids = prefill.without_padding(end.search.best_ids, end.given.starts, self._ends[0])
             return ids[:, :tf.reduce_max(given.limits)], tf.identity(end.search.best_score)
 
     def start(self, fixed: dict[Value, Nested], given: NestedMap) -> GroupState:
@@ -89,7 +89,7 @@ class SearchLoop:
         with tf.device(self._last):
             first, given = self._first(given)
             lengths = prefill.num_read(
-                given.prompts, given.limits, self._end_id,
+                given.prompts, given.limits,
                 self._can_start_late) if pass_size else tf.zeros_like(given.limits)
             starts = tf.reduce_max(lengths) - lengths
             # Only sampling has prompts and chances.
@@ -103,7 +103,7 @@ class SearchLoop:
             with tf.device(self._last):
                 ids = prefill.left_padded(given.prompts, lengths, first)
                 past = prefill.read(self._cells, self._target, ids[:, :-1], pass_size, prepared)
-                state = prefill.after_prompt(state, ids, self._end_id)
+                state = prefill.after_prompt(state, ids, self._ends[0])
         return GroupState(prepared, given, past, state)
 
     def go_on(self, now: GroupState, until: tf.Tensor | None = None) -> GroupState:
@@ -167,10 +167,12 @@ class SearchLoop:
 
     def _search(self, state: NestedMap, candidates: NestedMap, given: NestedMap) -> NestedMap:
         """Returns the state of the search after one more id."""
+        num_given: tf.Tensor | int = 0
         if isinstance(self._params, SamplingParams):
             candidates = narrowed(candidates, state, given, self._params)
-        return search.advance(state, candidates, given.limits, self._end_id, self._params,
-                              given.starts)
+            num_given = prefill.num_given(given.prompts)
+        return search.advance(state, candidates, given.limits, self._ends, self._params,
+                              given.starts, num_given)
 
 
 def grown_shapes(state: GroupState) -> dict[str, Nested]:

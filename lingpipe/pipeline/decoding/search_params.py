@@ -17,15 +17,13 @@ class SearchParams(Params):
         'are 0.6 to 1.', least=0)
     max_length: int = field(256, 'Ids of a result, its end included, at most.', least=1)
 
-    @property
-    def num_continuations(self) -> int:
-        """How many continuations of a sentence count: of 2k, at least k do not end."""
-        return 1 if self.beam_size == 1 else 2 * self.beam_size
+    def num_continuations(self, num_ends: int) -> int:
+        """How many continuations of a sentence count: at least k of them do not end."""
+        return 1 if self.beam_size == 1 else (1 + num_ends) * self.beam_size
 
-    @property
-    def num_candidates(self) -> int:
+    def num_candidates(self, num_ends: int) -> int:
         """m, so many that the best continuations are among those of each hypothesis."""
-        return self.num_continuations
+        return self.num_continuations(num_ends)
 
 
 def length_penalty(length: Any, alpha: float) -> tf.Tensor:

@@ -20,7 +20,7 @@ class Written(NamedTuple):
       ids: [t] int32 of each sentence, those of its best unfinished hypothesis; behind the end, and
         behind the limit, they mean nothing.
       best_ids: [t] int32 of each, those of the best finished one, once its sentence is over, and
-        end_id behind them.
+        an end behind them.
     """
     is_going: bool
     ids: Sequence[np.ndarray]

@@ -141,7 +141,7 @@ def log_probs_of(program) -> Callable[[np.ndarray, list], np.ndarray]:
     return log_probs
 
 
-def reference(log_probs, source, limit, k, alpha) -> tuple[float, tuple[int, ...]]:
+def reference(log_probs, source, limit, k, alpha, ends=(END,)) -> tuple[float, tuple[int, ...]]:
     """Finds the best (score, ids) by a beam search in plain Python that never stops early."""
     live: list[tuple[float, tuple[int, ...]]] = [(0., ())]
     best: tuple[float, tuple[int, ...]] = (-np.inf, ())
@@ -151,25 +151,26 @@ def reference(log_probs, source, limit, k, alpha) -> tuple[float, tuple[int, ...
         continued = sorted(
             ((score + p, (*ids, v))
              for (score, ids), row in zip(live, found, strict=True) for v, p in enumerate(row)),
-            reverse=True)[:1 if k == 1 else 2 * k]
-        best = max(
-            [best, *((score / penalty[length], ids) for score, ids in continued if ids[-1] == END)])
-        live = [one for one in continued if one[1][-1] != END][:k]
+            reverse=True)[:1 if k == 1 else (1 + len(ends)) * k]
+        best = max([best, *((score / penalty[length], ids)
+                            for score, ids in continued if ids[-1] in ends)])
+        live = [one for one in continued if one[1][-1] not in ends][:k]
         if not live:
             break
     return best if best[1] else (live[0][0] / penalty[limit], live[0][1])
 
 
-def cut(ids) -> tuple[int, ...]:
+def cut(ids, ends=(END,)) -> tuple[int, ...]:
     """Returns the ids up to the first end."""
-    found = [int(i) for i in ids]
-    return tuple(found[:found.index(END) + 1] if END in found else found)
+    places = np.flatnonzero(np.isin(ids, ends))
+    return tuple(int(i) for i in ids[:min(places + 1, default=len(ids))])
 
 
-def decoded(program, params, groups, limit=LIMIT) -> list[tuple[float, tuple[int, ...]]]:
-    found = Decoder(program, params, START, END).decode(
+def decoded(program, params, groups, limit=LIMIT,
+            ends=(END,)) -> list[tuple[float, tuple[int, ...]]]:
+    found = Decoder(program, params, START, *ends).decode(
         [SentenceGroup({'source': group}, [limit] * len(group)) for group in groups])
-    return [(float(score), cut(row))
+    return [(float(score), cut(row, ends))
             for ids, scores in found for row, score in zip(ids, scores, strict=True)]
 
 
@@ -205,6 +206,17 @@ def test_equals_the_whole_network_on_every_prefix(num_cells, params, model, seed
     assert len({len(ids) for _, ids in expected}) > 1   # Otherwise the seed tests little.
     program = make_program(network(**model), num_cells, seed)
     assert_equal(decoded(program, params, np.split(source, num_cells)), expected)
+
+
+@pytest.mark.parametrize(('params', 'seed', 'ends'), [
+    (GREEDY, 0, (9, 10, 11, 12)), (BEAM, 5, (4, 6, 10, 12))], ids=['greedy', 'beam'])
+def test_any_of_several_ends_ends_a_sentence(params, seed, ends):
+    log_probs, source = log_probs_of_network(seed=seed), sentences()
+    expected = [reference(log_probs, row, LIMIT, params.beam_size, params.alpha, ends)
+                for row in source]
+    assert len({ids[-1] for _, ids in expected} & {*ends}) > 1
+    program = make_program(network(), 2, seed)
+    assert_equal(decoded(program, params, [source], ends=ends), expected)
 
 
 def test_half_precision_changes_scores_a_little():

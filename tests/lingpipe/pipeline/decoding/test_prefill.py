@@ -83,8 +83,8 @@ def test_the_first_id_of_each_prompt_takes_the_place_of_a_start(prefill_size: in
     ([9, 9, 9], False, [2, 2, 2]), ([9, 2, 9], False, [1, 1, 1]), ([9, 9, 0], False, [3, 3, 3]),
     ([0, 0, 0], False, [4, 4, 4]), ([9, 9, 9], True, [3, 4, 2]), ([9, 2, 0], True, [3, 1, 0])])
 def test_so_many_ids_are_read_at_once_as_prompts_have(limits, late, expected) -> None:
-    prompts = tf.constant([[5, 6, 7, -1], [5, 6, 7, 8], [5, 6, END, 7]])
-    found = prefill.num_read(prompts, tf.constant(limits), END, can_start_late=late)
+    prompts = tf.constant([[5, 6, 7, -1], [5, 6, 7, 8], [5, END, -1, -1]])
+    found = prefill.num_read(prompts, tf.constant(limits), can_start_late=late)
     np.testing.assert_array_equal(found, expected)
 
 

@@ -10,7 +10,7 @@ from lingpipe.pipeline.decoding.sampling import SamplingParams
 from lingpipe.pipeline.decoding.search import advance, initial_state
 from lingpipe.pipeline.decoding.search_params import SearchParams
 
-START, END = 1, 2
+START, END, OTHER_END = 1, 2, 9
 LIMIT = 4
 
 # For two hypotheses of one sentence: the best next ids and their probabilities, the best first.
@@ -29,12 +29,12 @@ def candidates(ids, probabilities) -> NestedMap:
                      log_sum=tf.fill(ids.shape[:2], np.log(np.float32(2))))
 
 
-def after(*steps, params: SearchParams, limits=(LIMIT,)) -> NestedMap:
+def after(*steps, params: SearchParams, limits=(LIMIT,), ends=(END,), num_given=0) -> NestedMap:
     """The state after some steps."""
     limits = tf.constant(limits)
     state = initial_state(limits, START, params)
     for step in steps:
-        state = advance(state, candidates(*step), limits, END, params)
+        state = advance(state, candidates(*step), limits, ends, params, num_given=num_given)
     return state
 
 
@@ -129,3 +129,27 @@ def test_of_more_candidates_than_count_only_the_best_continue_or_finish(
     state = after(step, params=SamplingParams(beam_size=beam_size, repetition_penalty=1.2))
     assert state.next.numpy().tolist() == [said]
     assert (float(state.best_score[0]) > -np.inf) == is_finished
+
+
+@pytest.mark.parametrize(('probabilities', 'best_ids'), [
+    ([.3, .25, .2, .1, .1, .05], [END]), ([.25, .3, .2, .1, .1, .05], [OTHER_END])])
+def test_any_of_several_ends_finishes_a_hypothesis(probabilities, best_ids):
+    """The two best that do not end go on, although two ends are better than both."""
+    step = ([[[END, OTHER_END, 3, 4, 5, 6]] * 2], [[probabilities] * 2])
+    first, second = (after(*[step] * num_steps, params=search(alpha=3.), ends=(END, OTHER_END))
+                     for num_steps in (1, 2))
+    assert first.next.numpy().tolist() == [[3, 4]]
+    assert first.best_ids.numpy().tolist() == [best_ids]
+    np.testing.assert_allclose(first.best_score, np.log([.3]), rtol=1e-5)
+    assert second.best_ids.numpy().tolist() == [[*best_ids, END]]   # padded with the first end
+
+
+@pytest.mark.parametrize('beam_size', [1, 2])
+def test_an_end_that_is_given_ends_nothing(beam_size):
+    given = ([[[END]] * beam_size], [[[1.]] * beam_size])
+    step = ([[[END, 3, 4, 5]] * beam_size], [[[.4, .3, .2, .1]] * beam_size])
+    state = after(given, params=search(beam_size=beam_size), num_given=1)
+    assert state.next.numpy()[0, 0] == END and state.best_score.numpy() == [-np.inf]
+    state = after(given, step, params=search(beam_size=beam_size), num_given=1)
+    assert state.best_ids.numpy().tolist() == [[END, END]]
+    np.testing.assert_allclose(state.best_score, np.log([.4]), rtol=1e-5)
