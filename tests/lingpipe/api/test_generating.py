@@ -65,10 +65,9 @@ def test_translations_are_those_of_the_command(run: Run) -> None:
 
 
 def test_a_call_may_set_how_lines_are_translated(run: Run) -> None:
-    whole = run.translate(LINES, beam_size=1)
     short = run.translate(LINES, beam_size=1, max_length=1)
+    whole = run.translate(LINES, beam_size=1)   # The limit was of the first call alone.
     assert all(len(text) < len(other) for text, other in zip(short, whole, strict=True) if other)
-    assert run.translate(LINES, beam_size=1) == whole
     with pytest.raises(ValueError, match=r"beam does not exist: .*; did you mean 'beam_size'\?"):
         run.translate(LINES, beam=1)
     with pytest.raises(ValueError, match=r"language='de', but the vocabulary has no tags"):
