@@ -100,16 +100,24 @@ class _Play:
     def __init__(self, work: Workload, policy: Policy):
         cells = range(work.num_cells)
         self._work, self._policy = work, policy
-        self._makers: list[list[int]] = [[] for _ in cells]
-        self._readers: list[list[int]] = [[] for _ in cells]
+        makers_of: list[list[int]] = [[] for _ in cells]
+        readers_of: list[list[int]] = [[] for _ in cells]
         for maker, reader in sorted(work.edges):
-            self._makers[reader].append(maker)
-            self._readers[maker].append(reader)
-        self._backward_readers = [[j for j in readers if j in work.backward_cells]
-                                  for readers in self._readers]
+            makers_of[reader].append(maker)
+            readers_of[maker].append(reader)
 
-        self._is_awaited = [any(j in work.backward_cells for j in makers)
-                            for makers in self._makers]
+        # [K] the cells whose F or B it needs, and how late each result is; then the devices that
+        # need its own F or B, and how late.
+        self._needed = {
+            'F': [[(j, self._delay(j, k)) for j in makers_of[k]] for k in cells],
+            'B': [[(j, self._delay(j, k)) for j in readers_of[k] if j in work.backward_cells]
+                  for k in cells]}
+        self._receivers = {
+            kind: [[(work.homes[j], self._delay(k, j)) for j in receivers[k]
+                    if work.homes[j] != work.homes[k]] for k in cells]
+            for kind, receivers in (('F', readers_of), ('B', makers_of))}
+
+        self._is_awaited = [any(j in work.backward_cells for j in makers) for makers in makers_of]
         self._is_split = [policy.splits and k in work.backward_cells
                           and (self._is_awaited[k] or policy.order is not None) for k in cells]
         self._is_fused = [k == work.num_cells - 1 and k in work.backward_cells for k in cells]
@@ -173,16 +181,16 @@ class _Play:
             if num_done == len(order) or order[num_done] != (kind, k, m):
                 return False
         runs_forward = kind == 'F' or self._is_fused[k]
-        if runs_forward and not (self._arrived('F', self._makers[k], k, m, now)
-                                 and self._has_room(k)):
+        if runs_forward and not (self._arrived('F', k, m, now) and self._has_room(k)):
             return False
-        return kind == 'F' or self._arrived('B', self._backward_readers[k], k, m, now)
+        return kind == 'F' or self._arrived('B', k, m, now)
 
-    def _arrived(self, kind: str, senders: Sequence[int], k: int, m: int, now: float) -> bool:
+    def _arrived(self, kind: str, k: int, m: int, now: float) -> bool:
         """Whether the results of other cells are there for cell k."""
-        for j in senders:
-            ends = self._ends[kind][j]
-            if m >= len(ends) or ends[m] + self._delay(j, k) > now:
+        ends_of = self._ends[kind]
+        for j, delay_s in self._needed[kind][k]:
+            ends = ends_of[j]
+            if m >= len(ends) or ends[m] + delay_s > now:
                 return False
         return True
 
@@ -213,10 +221,9 @@ class _Play:
         self._hold(slot)
 
         heapq.heappush(self._events, (end, device))
-        receivers = {'F': self._readers[k], 'B': self._makers[k], 'W': []}[kind]
-        for j in receivers:
-            if self._work.homes[j] != device:
-                heapq.heappush(self._events, (end + self._delay(k, j), self._work.homes[j]))
+        if kind != 'W':
+            for receiver, delay_s in self._receivers[kind][k]:
+                heapq.heappush(self._events, (end + delay_s, receiver))
 
     def _hold(self, slot: Slot) -> None:
         """Counts what the slot's cell holds once it has run."""

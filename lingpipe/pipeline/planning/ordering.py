@@ -23,13 +23,13 @@ from collections.abc import Callable, Iterator, Sequence
 from lingpipe.pipeline.planning.early_recomputation import recompute_early
 from lingpipe.pipeline.planning.list_scheduling import Policy, Workload, list_schedule
 from lingpipe.pipeline.planning.playing import step_with_delays
-from lingpipe.pipeline.planning.schedule import Schedule
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import (
     SEVERAL_CELLS_A_DEVICE,
     TRAINING,
     make_schedule,
 )
-from lingpipe.pipeline.planning.shared_devices import together
+from lingpipe.pipeline.planning.shared_devices import orders_together
 from lingpipe.pipeline.planning.shared_threads import MOST_SLOTS, shared_step_s
 from lingpipe.pipeline.planning.splitting import split_where_it_helps, whole_everywhere
 
@@ -68,7 +68,7 @@ def order_by_name(name: str, work: Workload, limit: Limit | None = None) -> Sche
       limit: if the order without it breaks it, and a schedule leaves a choice, those that break it
         least are preferred.
     """
-    named = _split_everywhere_without_limit(name, work)
+    named = _order_split_everywhere(name, work, None)
     free = _without_limit(name, work)
     if limit is None:
         is_for_memory = work.num_threads is not None and name in _OF_LITTLE_MEMORY
@@ -98,7 +98,7 @@ def order_whole(name: str, work: Workload, limit: Limit) -> Schedule:
 
 def _fastest_that_holds_no_more(schedule: Schedule, named: Schedule, work: Workload) -> Schedule:
     """The schedule, or one with another order in a V that holds no more than the named one."""
-    others = [whole_everywhere(_split_everywhere_without_limit(other, work))
+    others = [whole_everywhere(_order_split_everywhere(other, work, None))
               for other in _IN_A_V]
     holding_no_more = [dataclasses.replace(other, name=schedule.name) for other in others
                        if most_held(other) <= most_held(named)]
@@ -127,7 +127,7 @@ def _ordered_within(work: Workload, limit: Limit | None) -> Schedule:
         # Fewer W may let an order keep the limit that breaks it with all of them.
         schedules += [order_by_name(name, work, limit) for name in TRAINING]
     schedules += [_listed(work, policy) for policy in _policies(work, limit)]
-    schedules = list(dict.fromkeys(map(_as_auto, schedules)))
+    schedules = _different(schedules)
     if limit is not None:
         # Fewer W may hold less, so what breaks the limit is judged without them.
         schedules = [_split_where_it_helps(schedule, work, limit) if limit.excess_of(schedule)
@@ -141,10 +141,18 @@ def _ordered_within(work: Workload, limit: Limit | None) -> Schedule:
     schedules += [schedule for schedule in repeated
                   if schedule not in schedules
                   and (limit is None or limit.excess_of(schedule) == 0)]
-    return min(_fastest(schedules, work, AS_GOOD), key=_traffic)
+    return _as_auto(min(_fastest(schedules, work, AS_GOOD), key=_traffic))
 
 
-@functools.lru_cache(maxsize=64)
+def _different(schedules: Sequence[Schedule]) -> list[Schedule]:
+    """The first of those that run the same slots on each device, whatever their names are."""
+    first_of: dict[tuple[tuple[Slot, ...], ...], Schedule] = {}
+    for schedule in schedules:
+        first_of.setdefault(schedule.devices, schedule)
+    return list(first_of.values())
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
 def _as_auto(schedule: Schedule) -> Schedule:
     return dataclasses.replace(schedule, name='auto')
 
@@ -203,26 +211,27 @@ def _traffic(schedule: Schedule) -> tuple[int, int]:
 
 def _order_split_everywhere(name: str, work: Workload, limit: Limit | None) -> Schedule:
     """The schedule of a name with all the W that it has."""
-    if limit is None or name in SEVERAL_CELLS_A_DEVICE:
-        return _split_everywhere_without_limit(name, work)
-    apart = make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells)
-    return together(apart, work.homes, work.times.of(apart), work.edges, limit.excess_of)
+    orders = _orders_split_everywhere(name, work)
+    if limit is None or len(orders) == 1:
+        return orders[0]
+    return min(orders, key=limit.excess_of)
 
 
 # A plan under a limit asks for these several times.
 
 @functools.lru_cache(maxsize=_REMEMBERED)
-def _split_everywhere_without_limit(name: str, work: Workload) -> Schedule:
+def _orders_split_everywhere(name: str, work: Workload) -> Sequence[Schedule]:
+    """The orders in which devices may run the schedule of a name, the fastest first."""
     if name in SEVERAL_CELLS_A_DEVICE:
-        return make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells,
-                             work.homes)
+        return [make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells,
+                              work.homes)]
     apart = make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells)
-    return together(apart, work.homes, work.times.of(apart), work.edges, lambda schedule: 0.0)
+    return orders_together(apart, work.homes, work.times.of(apart), work.edges)
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _without_limit(name: str, work: Workload) -> Schedule:
-    return _split_where_it_helps(_split_everywhere_without_limit(name, work), work, None)
+    return _split_where_it_helps(_order_split_everywhere(name, work, None), work, None)
 
 
 def _split_where_it_helps(schedule: Schedule, work: Workload, limit: Limit | None) -> Schedule:

@@ -73,8 +73,12 @@ def play_with_delays(schedule: Schedule, duration_of: Callable[[Slot], float], e
       delay: seconds from one cell to another, asked only for those on different devices.
     """
     starts, ends = _starts_and_ends(schedule, duration_of, edges, delay)
-    slots = [turn[0] for turn in _turns(schedule, edges).listed]
-    return dict(zip(slots, zip(starts, ends, strict=True), strict=True))
+    turns = _turns(schedule, edges)
+    spans: dict[Slot, Span] = {}
+    for slot, _, task, m in turns.listed:
+        number = turns.firsts[task] + m
+        spans[slot] = (starts[number], ends[number])
+    return spans
 
 
 def step_with_delays(schedule: Schedule, duration_of: Callable[[Slot], float], edges: Edges,
@@ -126,25 +130,23 @@ def backwards_that_wait(schedule: Schedule, duration_of: Callable[[Slot], float]
 
 def _starts_and_ends(schedule: Schedule, duration_of: Callable[[Slot], float], edges: Edges,
                      delay: Callable[[int, int], float]) -> tuple[list[float], list[float]]:
-    """When the slots start and end, in the order of their turns."""
+    """When the slots start and end, by their numbers; see _Turns."""
     turns = _turns(schedule, edges)
     seconds = [duration_of(slot) for slot in turns.examples]
     needs, firsts = turns.delayed_needs(delay), turns.firsts
 
-    starts: list[float] = []
-    ends: list[float] = []
-    end_of = [0.0] * turns.num_slots
+    starts = [0.0] * turns.num_slots
+    ends = [0.0] * turns.num_slots
     free_at = [0.0] * len(schedule.devices)
     for _, device, task, m in turns.listed:
         start = free_at[device]
         for first, delay_s in needs[task]:
-            arrival = end_of[first + m] + delay_s
+            arrival = ends[first + m] + delay_s
             if arrival > start:
                 start = arrival
-        end = start + seconds[task]
-        free_at[device] = end_of[firsts[task] + m] = end
-        starts.append(start)
-        ends.append(end)
+        number = firsts[task] + m
+        starts[number] = start
+        free_at[device] = ends[number] = start + seconds[task]
     return starts, ends
 
 

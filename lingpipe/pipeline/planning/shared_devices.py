@@ -31,42 +31,38 @@ from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import make_schedule
 
 
-def together(
+def orders_together(
     schedule: Schedule,
     devices: Sequence[Hashable],
     duration_of: Callable[[Slot], float],
     edges: Edges | None = None,
-    excess_of: Callable[[Schedule], float] = lambda schedule: 0.0,
-) -> Schedule:
-    """The schedule with all cells of a device in one list; see the head of this file.
+) -> list[Schedule]:
+    """The schedule with all cells of a device in one list, the fastest first; see the head.
 
     Args:
       schedule: with a list for every cell. One whose lists are of devices already, with more than
-        one cell each, is returned as it is.
+        one cell each, is all that is returned.
       devices: [K] of each cell, anything that equals that of another cell on the same device.
       duration_of: how long a slot takes.
       edges: pairs (maker, reader); the chain by default.
-      excess_of: how much an order breaks a limit (of memory); those that break it least are
-        preferred, however slow.
     """
     if len(set(devices)) == len(devices) or len(schedule.devices) < schedule.num_cells:
-        return schedule
+        return [schedule]
     edges = chain(schedule.num_cells) if edges is None else edges
-
-    def worth(order: Schedule) -> tuple[float, float]:
-        try:
-            step_s = max(end for _, end in play(order, duration_of, edges).values())
-        except ValueError:   # The devices would wait for each other.
-            return math.inf, math.inf
-        return excess_of(order), step_s
-
     orders = [
         _as_soon_as_possible(schedule, devices, duration_of, edges),
         _as_if_apart(schedule, devices, duration_of, edges),
         _neighbours_as_one(schedule, devices, duration_of, edges),
         *_interleaved(schedule, devices),
     ]
-    return min(orders, key=worth)
+    seconds = []
+    for order in orders:
+        try:
+            seconds.append(max(end for _, end in play(order, duration_of, edges).values()))
+        except ValueError:   # The devices would wait for each other.
+            seconds.append(math.inf)
+    in_turn = sorted(range(len(orders)), key=seconds.__getitem__)
+    return [orders[i] for i in in_turn if seconds[i] < math.inf]
 
 
 def _as_soon_as_possible(schedule: Schedule, devices: Sequence[Hashable],
