@@ -6,8 +6,7 @@ Shapes: n sentences, k hypotheses of each (the beam), m candidates of each hypot
 
 Every step continues the k unfinished hypotheses of a sentence by one id. Among the best
 continuations, 2k if one id ends a sentence, those that end are finished, and the k best of the
-others continue. A
-finished hypothesis has the score
+others continue. A finished hypothesis has the score
 
     log p(ids) / ((5 + length) / 6)^alpha       length: number of ids, including the end
 
@@ -19,11 +18,11 @@ hypothesis is finished, the best unfinished one is returned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from lingpipe.layers.nested import NestedMap
+from lingpipe.pipeline.decoding.continuations import Continuations, best_continuations
 from lingpipe.pipeline.decoding.search_params import SearchParams, length_penalty
 
 _NEVER = -float('inf')  # the score of a hypothesis that does not exist
@@ -70,7 +69,7 @@ def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, ends: Se
       num_given: [n], how many of the next are given, as a prompt is: none of these ends it.
     """
     lengths = tf.fill(tf.shape(limits), state.position + 1) - starts
-    best = _continuations(state, candidates, params, len(ends))
+    best = best_continuations(state.scores, candidates, params.num_continuations(len(ends)))
     is_end = tf.reduce_any(best.ids[..., tf.newaxis] == tf.constant(ends), -1)
     is_end &= (lengths > num_given)[:, tf.newaxis]
     penalties = length_penalty(lengths, params.alpha)
@@ -96,28 +95,7 @@ def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, ends: Se
         best_ids=tf.where(is_cut[:, tf.newaxis], ids[:, 0], best_ids))
 
 
-class _Continuations(NamedTuple):
-    """The c best of each sentence, [n, c] each: log p, the hypothesis, and the id that it adds."""
-    scores: tf.Tensor
-    parents: tf.Tensor
-    ids: tf.Tensor
-
-
-def _continuations(state: NestedMap, candidates: NestedMap, params: SearchParams,
-                   num_ends: int) -> _Continuations:
-    """The best of the k m continuations of each sentence: 2k for one end, or 1 if k is 1."""
-    k, m = params.beam_size, candidates['values'].shape[2]
-    n = tf.shape(candidates['values'])[0]
-
-    scores = state.scores[:, :, tf.newaxis] + (
-        candidates['values'] - candidates['log_sum'][:, :, tf.newaxis])  # [n, k, m]
-    scores, place = tf.math.top_k(
-        tf.reshape(scores, [n, k * m]), min(params.num_continuations(num_ends), k * m))  # [n, c]
-    ids = tf.gather(tf.reshape(candidates['ids'], [n, k * m]), place, batch_dims=1)
-    return _Continuations(scores, place // m, ids)
-
-
-def _best_finished(state: NestedMap, new: _Continuations, is_end: tf.Tensor, padding: int,
+def _best_finished(state: NestedMap, new: Continuations, is_end: tf.Tensor, padding: int,
                    penalties: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The score [n] and the ids [n, t + 1] of the best finished hypothesis so far, padded."""
     finished = tf.where(is_end, new.scores, _NEVER) / penalties[:, tf.newaxis]
