@@ -61,13 +61,16 @@ class Decoder:
           params: of the search.
           start_id: target[0]; None: the first id of each prompt, which every sentence must have
             and which is neither in the results nor counted by the limits.
-          ends: the ids each of which is a last label.
+          ends: one or more ids, each of which is a last label.
           target: the name of that value.
 
         Raises:
-          ValueError: the network reads no target, or no layer that depends on it gives candidates
-            for the next ids.
+          ValueError: no ends are given, the network reads no target, or no layer that depends on it
+            gives candidates for the next ids.
         """
+        if not ends:
+            raise ValueError('no end is given, but a decoder has one or more; give the ids that '
+                             'end a sequence, or a negative number if none shall.')
         self._params = params.copy().validate()
         network = TargetDependence(program.plan.elements, target)
         cells = [DecodingCell(cell, network, program.placed, self._params, len(ends))

@@ -331,6 +331,8 @@ def test_averages_of_weights_are_used():
                           (lambda program: Decoder(program, BEAM, START, END).decode(
                                [SentenceGroup({'source': sentences()}, [10] * 6)]),
                            r'a limit of 10 ids is above max_length=9; raise max_length\.'),
+                          (lambda program: Decoder(program, BEAM, START),
+                           'no end is given, but a decoder has one or more; give the ids that '),
                           (lambda program: Decoder(program, SearchParams(beam_size=0), START, END),
                            'beam_size=0 is below 1; use 1 or more'),])
 def test_mistake_is_one_sentence(make, error):
