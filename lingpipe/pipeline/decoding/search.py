@@ -4,9 +4,9 @@ The normalisation is that of Wu et al., 2016, arXiv:1609.08144, section 7.
 
 Shapes: n sentences, k hypotheses of each (the beam), m candidates of each hypothesis, t ids so far.
 
-Every step continues the k unfinished hypotheses of a sentence by one id. Among the best
-continuations, 2k if one id ends a sentence, those that end are finished, and the k best of the
-others continue. A finished hypothesis has the score
+Every step continues the k unfinished hypotheses of a sentence by one id. Among the (1 + e) k best
+continuations, where e ids end a sentence, those that end are finished, and the k best of the others
+continue; if k is 1, only the best continuation counts. A finished hypothesis has the score
 
     log p(ids) / ((5 + length) / 6)^alpha       length: number of ids, including the end
 
