@@ -4,6 +4,7 @@ That import takes five seconds in each process.
 """
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import pathlib
@@ -146,6 +147,7 @@ def _run(call: Callable[..., int | None], args: tuple[Any, ...], env: Mapping[st
     sys.stdin, sys.stdout = (open(number, mode, encoding='utf-8', closefd=False)
                              for number, mode in enumerate('rw'))
     sys.stderr = open(2, 'w', encoding='utf-8', buffering=1, closefd=False)
+    faulthandler.enable()   # SIGABRT prints the stacks of all threads.
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import re
+import signal
 import socket
 import threading
 import time
@@ -90,6 +92,19 @@ class Trainer:
             return any(int(found) >= step
                        for found in re.findall(r'^step (\d+)/', self.log(), re.MULTILINE))
         wait_until(reached)
+
+    def wait_for_file(self, path: pathlib.Path) -> None:
+        """Waits until the trainer has written a file. An error says where it is instead."""
+        def is_written() -> bool:
+            assert self.process.poll() is None, self.process.communicate()[1]
+            return path.exists()
+        try:
+            wait_until(is_written, 120.)
+        except AssertionError as error:
+            if self.process.poll() is None:
+                os.kill(self.process.pid, signal.SIGABRT)   # It prints the stacks of its threads.
+                error.add_note(self.process.communicate(timeout=60)[1])
+            raise
 
     def end(self, code: int = 0) -> str:
         """Waits for the end of the trainer, and returns its log."""
