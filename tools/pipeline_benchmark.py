@@ -94,7 +94,6 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     program = build_program(args, network, batch, params)
     build = start.elapsed()
     run = _run(args, program, batch)
-    first_step_s = build.wall_s + run.before_s + run.steps[0].wall_s
     peak_mb = status_mb('VmHWM')
 
     if args.timeline:
@@ -116,7 +115,7 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
             'examples_s': args.batch / step_s,
             'new_pages_mb': new_pages * resource.getpagesize() / 2 ** 20,
             **_checkpoint_ratios(walls_s, args.checkpoint_every),
-            'first_step_s': first_step_s,
+            'first_step_s': build.wall_s + run.before_s + run.steps[0].wall_s,
             'build_cpu_s': build.cpu_s,
             'first_step_cpu_s': run.steps[0].cpu_s,
             'num_tasks': num_tasks,

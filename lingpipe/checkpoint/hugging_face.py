@@ -81,7 +81,7 @@ def read_config(path: str) -> dict[str, Any]:
 
 
 def part_name(index: int, num_parts: int) -> str:
-    """The name of a file with weights, as transformers writes it; of one of several, from 0."""
+    """The name that transformers gives to one of the files with weights, by its number from 0."""
     root, suffix = os.path.splitext(FILE)
     return FILE if num_parts == 1 else f'{root}-{index + 1:05d}-of-{num_parts:05d}{suffix}'
 

@@ -185,10 +185,9 @@ def _write_hugging_face(exported: _Exported, path: str) -> None:
         exported.program.network, exported.program.evaluated_weights(), exported.source)
     with replaced_directory(path, _REMEDY) as new:
         for name, part in folder.parts.items():
-            with _errors_of_files(error_class):
+            with _errors_of_files(error_class):   # Without metadata, transformers refuses a file.
                 safetensors.save_file({tensor: stored.array() for tensor, stored in part.items()},
-                                      os.path.join(new, name),
-                                      metadata={'format': 'pt'})   # Without it: refused there.
+                                      os.path.join(new, name), metadata={'format': 'pt'})
         for name, text in folder.texts.items():
             side_files.write_text(os.path.join(new, name), text)
         for name, copied in folder.copied.items():

@@ -1,7 +1,7 @@
 """Hugging Face folder: a language model as transformers' from_pretrained reads it.
 
-Large weights are in several files, the parts, as transformers writes them. One part at a time is in
-memory.
+The weights of a large model are in several files, its parts, as transformers writes them. Only one
+part at a time is in memory.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from absl import logging
 from lingpipe.checkpoint import hugging_face
 from lingpipe.layers.base import Layer
 
-MOST_BYTES = 5 * 10**9   # of a part with several tensors; that is the size of transformers 4
+MOST_BYTES = 5 * 10**9   # of a part, unless one tensor is larger; transformers 4 writes as much
 
 # What goes along with the weights, if it is there: the tokenizer and how it is generated.
 _COPIED = ('tokenizer.json', 'tokenizer.model', 'tokenizer_config.json', 'special_tokens_map.json',
@@ -48,6 +48,7 @@ class StoredWeight:
 
     @property
     def num_bytes(self) -> int:
+        """What its value takes in a file."""
         return int(self.weight.shape.num_elements() * self.weight.dtype.size)
 
     def array(self) -> np.ndarray:
@@ -110,7 +111,7 @@ def hugging_face_folder(network: Layer, weights: Mapping[str, tf.Tensor],
 
 
 def _parts(tensors: Mapping[str, StoredWeight]) -> dict[str, dict[str, StoredWeight]]:
-    """The tensors by the file in which each is, in their order."""
+    """The tensors by the name of their file, in their order."""
     parts: list[dict[str, StoredWeight]] = [{}]
     for name, tensor in tensors.items():
         size = sum(stored.num_bytes for stored in parts[-1].values())

@@ -34,7 +34,13 @@ from lingpipe.layers.ids import check_ids, ids_below
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
 from lingpipe.layers.static_shapes import num_elements, static_shape
-from lingpipe.layers.weighting import check_weight, expanded, total_weight, weight_by_row
+from lingpipe.layers.weighting import (
+    check_weight,
+    expanded,
+    is_real,
+    total_weight,
+    weight_by_row,
+)
 
 
 class Loss(Layer):
@@ -178,7 +184,7 @@ class CrossEntropyLoss(MetricLoss):
         if rank is None or x.shape[-1] is None or rank < 2:
             raise ValueError(f'{self.path}: x is {x.shape}, but logits are [b, V] or [b, T, V] '
                              'with V known; read the output of a Logits or Dense layer.')
-        if not (x.dtype.is_floating or x.dtype.is_integer or x.dtype.is_bool):
+        if not is_real(x.dtype):
             raise ValueError(f'{self.path}: x is of {x.dtype.name}, but logits are real numbers; '
                              'correct the layer before, or Params.reads.')
         check_weight(weight, x.shape[:-1], self.path)
@@ -228,12 +234,12 @@ class SigmoidCrossEntropyLoss(MetricLoss):
     """-target log sigmoid(x) - (1 - target) log(1 - sigmoid(x)) over all elements.
 
     It is for questions that are answered by yes or no, such as which of many labels an image has. x
-    are the logits, and target the answers, floats from 0 to 1 or booleans. Both have the same shape
-    [b, ...], and a weight counts as that of a MeanSquaredErrorLoss. A target that counts and is not
-    from 0 to 1 makes the loss NaN.
+    has the logits, and target the answers, booleans or numbers from 0 to 1. Both have the same
+    shape [b, ...], and a weight counts as that of a MeanSquaredErrorLoss. A target that counts and
+    is not from 0 to 1 makes the loss NaN.
 
     The metric accuracy is the part of the elements where sigmoid(x) and target are on the same side
-    of 0.5, as in Keras' BinaryAccuracy, in which 0.5 is a no.
+    of 0.5, as in Keras' BinaryAccuracy, where 0.5 is a no.
     """
 
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor, target: tf.Tensor,
@@ -259,23 +265,22 @@ class SigmoidCrossEntropyLoss(MetricLoss):
         _check_alike(self.path, x, target, weight)
         batch = static_shape(x, self.path, 'x')[0]
         num_weights = batch if weight is None else num_elements(weight)
-        return Cost(num_elements(x) * (16. + 4 * self.params.gives_metrics) + num_weights * 2 + 2,
-                    0)
+        flops_per_element = 16. + 4 * self.params.gives_metrics
+        return Cost(num_elements(x) * flops_per_element + num_weights * 2 + 2, 0)
 
 
 def _check_alike(path: str, x: tf.Tensor | tf.TensorSpec, target: tf.Tensor | tf.TensorSpec,
                  weight: tf.Tensor | tf.TensorSpec | None) -> None:
     """Raises ValueError unless x and target are numbers of one shape, which the weight fits."""
     for name, value in ('x', x), ('target', target):
-        if not (value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool):
-            raise ValueError(f'{path}: {name} is of {value.dtype.name}, but must be real '
-                             'numbers; make numbers of it in the input (load, decode or '
-                             'preprocess).')
+        if not is_real(value.dtype):
+            raise ValueError(f'{path}: {name} is of {value.dtype.name}, but must be real numbers; '
+                             'make numbers of it in the input (load, decode or preprocess).')
     if weight is not None:
         check_weight(weight, x.shape, path)
     if not x.shape.is_compatible_with(target.shape):
-        raise ValueError(f'{path}: target is {target.shape}, but x is {x.shape}: they '
-                         'must be alike; reshape one of them.')
+        raise ValueError(f'{path}: target is {target.shape}, but x is {x.shape}: they must be '
+                         'alike; reshape one of them.')
 
 
 def _rank(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

@@ -25,9 +25,14 @@ import tensorflow as tf
 from lingpipe.layers.shapes import dims
 
 
+def is_real(dtype: tf.DType) -> bool:
+    """Whether a dtype is of real numbers, as which booleans count."""
+    return bool(dtype.is_floating or dtype.is_integer or dtype.is_bool)
+
+
 def check_weight(weight: tf.Tensor | tf.TensorSpec, weighed: tf.TensorShape, path: str) -> None:
     """Raises ValueError unless a weight is of numbers and has the first dimensions of `weighed`."""
-    if not (weight.dtype.is_floating or weight.dtype.is_integer or weight.dtype.is_bool):
+    if not is_real(weight.dtype):
         raise ValueError(f'{path}: weight is of {weight.dtype.name}, but weights are numbers; '
                          'correct the input or Params.reads.')
     rank = weight.shape.rank

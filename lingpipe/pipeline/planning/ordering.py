@@ -98,8 +98,7 @@ def order_whole(name: str, work: Workload, limit: Limit) -> Schedule:
 
 def _fastest_that_holds_no_more(schedule: Schedule, named: Schedule, work: Workload) -> Schedule:
     """The schedule, or one with another order in a V that holds no more than the named one."""
-    others = [whole_everywhere(_order_split_everywhere(other, work, None))
-              for other in _IN_A_V]
+    others = [whole_everywhere(_order_split_everywhere(other, work, None)) for other in _IN_A_V]
     holding_no_more = [dataclasses.replace(other, name=schedule.name) for other in others
                        if most_held(other) <= most_held(named)]
     return min(_fastest([schedule, *holding_no_more], work, AS_GOOD), key=_traffic)

@@ -37,7 +37,7 @@ def orders_together(
     duration_of: Callable[[Slot], float],
     edges: Edges | None = None,
 ) -> list[Schedule]:
-    """The schedule with all cells of a device in one list, the fastest first; see the head.
+    """The schedule with all cells of a device in one list, by several rules, the fastest first.
 
     Args:
       schedule: with a list for every cell. One whose lists are of devices already, with more than

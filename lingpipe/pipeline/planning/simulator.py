@@ -82,8 +82,7 @@ def simulate(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequenc
       handed_bytes: [K] bytes that a cell holds between a split B and its W; by default held_bytes.
       weight_s: [K] the part of backward_s that W takes where the backward is split; half of it by
         default.
-      split_s: seconds that it costs to split a backward, of all cells or [K]; half of them in its B
-        and half in its W.
+      split_s: seconds that splitting a backward costs, of all cells or [K]; half in B, half in W.
       update_s: [K] seconds in which the weights of a cell are updated. The update is synchronous,
         so no device begins before all slots have ended.
       recompute: as of `cell_times`: what each B, or its R if it has one, runs again.

@@ -237,8 +237,8 @@ def test_sigterm_while_a_step_waits_for_a_hung_worker_is_not_forgotten(tmp_path)
 
 # Evaluation and decoding.
 
-def lose_worker_at(marker, worker, one):
-    """Kills a worker's server once a trainer has made `marker`, and lets go what that holds."""
+def lose_worker_at(marker, one, worker):
+    """Kills a worker's server once the trainer has made `marker`, and lets go what that holds."""
     one.wait_for_file(marker)
     os.kill(worker.server(), signal.SIGKILL)
     let_go(marker)
@@ -259,7 +259,7 @@ def test_worker_lost_in_an_evaluation_of_a_training(tmp_path, evaluated):
     with workers(2) as made:
         one = Trainer(tmp_path / 'log', [w.address for w in made], '--steps=4',
                       f'--set=eval_inputs.test.marker={marker}', model=HELD, mode='train_and_eval')
-        lose_worker_at(marker, made[1], one)
+        lose_worker_at(marker, one, made[1])
         log = one.end()
     assert 'the last checkpoint is of step 4: the trainer starts again from there' in log
     assert 'going on after step 4' in log
@@ -273,7 +273,7 @@ def test_worker_lost_in_mode_eval(evaluated, tmp_path):
     with workers(2) as made:
         one = Trainer(evaluated, [w.address for w in made],
                       f'--set=eval_inputs.test.marker={marker}', model=HELD, mode='eval')
-        lose_worker_at(marker, made[0], one)
+        lose_worker_at(marker, one, made[0])
         out, err = one.process.communicate(timeout=400)
     assert one.process.returncode == 0, err
     assert 'the last checkpoint is of step 4: the trainer starts again from there' in err
@@ -288,7 +288,7 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
     with workers(2) as made:
         one = Trainer(evaluated, [w.address for w in made], f'--set=task.marker={marker}',
                       model=HELD, mode='decode', stdin=lines)
-        lose_worker_at(marker, made[0], one)
+        lose_worker_at(marker, one, made[0])
         out, err = one.process.communicate(timeout=400)
     assert one.process.returncode == 0, err
     assert 'the trainer starts again from there' in err

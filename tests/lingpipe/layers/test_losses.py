@@ -156,10 +156,10 @@ def test_a_second_task_has_metrics_if_asked_for(fields: dict[str, Any], expected
     assert {name for _, name in found.metrics} == expected
 
     if 'has_top5' not in fields:
-        losses = StreamedCrossEntropyLoss.Params(vocab_size=7, **fields)
+        streamed = StreamedCrossEntropyLoss.Params(vocab_size=7, **fields)
         rows = {name: tf.zeros([4]) for name in ('log_sum', 'max', 'label', 'total')}
         ctx = Context(training=True)
-        losses.instantiate('loss').fprop(
+        streamed.instantiate('loss').fprop(
             NestedMap(), ctx, {**rows, 'argmax': tf.constant(LABELS, tf.int32)},
             tf.constant(LABELS), tf.constant(WEIGHT))
         assert by_name(ctx.emissions.metrics) == {name: [3.5, 3.5] for name in expected}
