@@ -50,18 +50,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Lets every process begin with its share of the slow tests.
 
     With -n, each process gets equally many tests, in this order. One that has ended takes tests
-    from the end of another's, so quick ones should be left then. Most slow tests of one file either
-    wait or compute, so they stay in one process, beside others that do otherwise.
+    from the end of another's, so quick ones should be left then. Most slow tests of one folder
+    either wait or compute, so they stay in one process, beside others that do otherwise.
     """
     num_processes = getattr(config, 'workerinput', {}).get('workercount', 1)
-    slow_of_file: dict[pathlib.Path, list[pytest.Item]] = {}
+    slow_of_folder: dict[pathlib.Path, list[pytest.Item]] = {}
     quick = []
     for item in items:
         is_slow = item.get_closest_marker('slow') is not None
-        (slow_of_file.setdefault(item.path, []) if is_slow else quick).append(item)
+        (slow_of_folder.setdefault(item.path.parent, []) if is_slow else quick).append(item)
 
     shares: list[list[pytest.Item]] = [[] for _ in range(num_processes)]
-    for slow in sorted(slow_of_file.values(), key=len, reverse=True):
+    for slow in sorted(slow_of_folder.values(), key=len, reverse=True):
         min(shares, key=len).extend(slow)
 
     ordered: list[pytest.Item] = []
