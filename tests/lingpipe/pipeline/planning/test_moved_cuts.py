@@ -33,10 +33,10 @@ def seconds_of(*forward_s):
     return lambda elements: [(seconds, 2 * seconds) for seconds in (*forward_s, 0.0)]
 
 
-def unequal(network=None, **pipeline):
+def unequal(network=None, forward_s=(3.0, 1.0, 1.0, 1.0), **pipeline):
     """One layer that takes as long as the three after it, in two cells, with slow updates."""
     return subject_of(network or chain(8, 8, 8, 8), num_devices=2, hardware=SLOW_UPDATE,
-                      seconds_of=seconds_of(3.0, 1.0, 1.0, 1.0), **pipeline)
+                      seconds_of=seconds_of(*forward_s), **pipeline)
 
 
 def moved(subject, choice, **search_args):
@@ -69,6 +69,15 @@ def test_where_not_all_cuts_can_be_tried_they_are_moved_step_by_step():
     assert candidate.step_s > 30.0 + 20.0
     assert (cuts(other), other.step_s) == ((10, 10, 11), 30.0 + 10.0)
     assert moved(subject, choice)[1].step_s == other.step_s
+
+
+def test_a_step_that_is_shorter_by_rounding_alone_moves_no_cut():
+    """Two updates and then three take as long as three and then two, but are tried first."""
+    draws = random.Random(5)
+    for _ in range(20):
+        forward_s = (3.0, *(draws.uniform(0.1, 0.7) for _ in range(4)))
+        candidate, other = moved(unequal(chain(8, 8, 8, 8, 8), forward_s), AT_ONCE)
+        assert (cuts(candidate), cuts(other)) == ((1, 5), (2, 4))
 
 
 def test_devices_in_a_v_get_equal_work_though_cells_do_not():
