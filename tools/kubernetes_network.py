@@ -37,7 +37,7 @@ _SECRET = '''apiVersion: v1
 kind: Secret
 metadata:
   name: {name}-links-{role}
-  labels: {{app: {name}}}
+  labels: {labels}
 immutable: true
 stringData: {files}
 '''
@@ -45,7 +45,7 @@ _CONFIG_MAP = '''apiVersion: v1
 kind: ConfigMap
 metadata:
   name: {name}-links
-  labels: {{app: {name}}}
+  labels: {labels}
 data: {files}
 ---
 '''
@@ -222,7 +222,8 @@ class PodLinks:
     def config_map(self) -> str:
         """The ConfigMap with the settings of both roles, as YAML."""
         files = {f'{role}.conf': self.settings(role) for role in (WORKER, TRAINER)}
-        return _CONFIG_MAP.format(name=self.name, files=as_yaml(files))
+        labels = {'app': self.name}
+        return _CONFIG_MAP.format(name=self.name, labels=as_yaml(labels), files=as_yaml(files))
 
     def of_pod(self, role: str) -> Parts:
         """Returns parts of the spec of a role's pods."""
@@ -271,7 +272,8 @@ def new_secrets(name: str, days: int = link_keys.DAYS) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         link_keys.make((WORKER, TRAINER), folder, days)
-        texts = [_SECRET.format(name=name, role=role, files=as_yaml(_files(folder / role)))
+        texts = [_SECRET.format(name=name, labels=as_yaml({'app': name}), role=role,
+                                files=as_yaml(_files(folder / role)))
                  for role in (WORKER, TRAINER)]
     return _HEAD + '---\n'.join(texts)
 

@@ -61,7 +61,7 @@ _IMAGE = (rf'(?=.{{1,512}}$)({_HOST}(\.{_HOST})*(:[0-9]{{1,5}})?/)?{_PART}(/{_PA
 
 _WAIT_S = 24 * 3600   # for pods that wait for room in the cluster, or for their image
 
-# Text in braces is JSON, which is YAML.
+# Text in braces is JSON, which is YAML. A bare name such as `on` would be no text.
 _FILE = '''# Written by lingpipe.tools.launch_kubernetes.
 {config_map}apiVersion: v1
 kind: Service
@@ -185,9 +185,10 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
     resources = {'requests': pod.limits, 'limits': pod.limits} if pod.limits else {}
     open_ports = [{'protocol': 'TCP', 'port': number} for number in network.open_ports]
     return _FILE.format(
-        name=name, workers=workers, image=as_yaml(image), port=port, max_restarts=max_restarts,
-        config_map=network.config_map, named_pods=as_yaml(network.named_pods),
-        open_ports=as_yaml(open_ports), resources=as_yaml(resources),
+        name=as_yaml(name), workers=workers, image=as_yaml(image), port=port,
+        max_restarts=max_restarts, config_map=network.config_map,
+        named_pods=as_yaml(network.named_pods), open_ports=as_yaml(open_ports),
+        resources=as_yaml(resources),
         node_selector=as_yaml(pod.labels_of_nodes), tolerations=as_yaml(pod.tolerated),
         worker_command=as_yaml(worker), trainer_command=as_yaml(trainer),
         **_parts(network, WORKER, claim if shares_claim else ''), **_parts(network, TRAINER, claim))

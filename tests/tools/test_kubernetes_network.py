@@ -134,6 +134,12 @@ def test_secrets_are_for_this_user_only_each_with_its_own_key_and_are_never_repl
         launch_kubernetes.main([*own, '--', *FLAGS])
 
 
+@pytest.mark.skipif(bool(NO_OPENSSL), reason=NO_OPENSSL)
+def test_secrets_of_a_job_whose_name_is_a_word_of_yaml_have_it_as_their_label():
+    for one in yaml.safe_load_all(kubernetes_network.new_secrets('on')):
+        assert one['metadata']['labels'] == {'app': 'on'}
+
+
 @pytest.mark.parametrize('flags, error', [
     (['--links_image=s'], '--links_image and --user are for --secure_links, which is missing; '),
     (['--user=7'], '--links_image and --user are for --secure_links, which is missing; '),

@@ -273,6 +273,15 @@ def test_launchers_refuse_flags_that_the_job_would_fail_with(tool, own, flags, e
         tool.main([*own, *flags])
 
 
+@pytest.mark.parametrize('name', ['on', 'null', 'true', 'no'])
+def test_kubernetes_names_that_are_words_of_yaml_stay_names(name):
+    """A job named `on` had the label true, which is no text."""
+    for links_image in ('', 'stunnel:5'):
+        for one in objects(name=name, links_image=links_image).values():
+            kubernetes_validate.validate(one, '1.31', strict=True)
+            assert one['metadata']['labels'] == {'app': name}
+
+
 @pytest.mark.parametrize('values, error', [
     ({'name': 'Bad Name'},
      "--name='Bad Name' is no name of a Service and a StatefulSet; use up to 52 small letters"),
