@@ -59,6 +59,7 @@ _IMAGE = (rf'(?=.{{1,512}}$)({_HOST}(\.{_HOST})*(:[0-9]{{1,5}})?/)?{_PART}(/{_PA
           r'(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?'
           r'(@[A-Za-z][A-Za-z0-9]*([+._-][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?')
 
+_MOST_BYTES_OF_FLAG = 32 * 4096 - 1   # MAX_ARG_STRLEN of Linux, with pages of 4 KiB
 _WAIT_S = 24 * 3600   # for pods that wait for room in the cluster, or for their image
 
 # Text in braces is JSON, which is YAML. A bare name such as `on` would be no text.
@@ -166,7 +167,7 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
 
     Raises:
       ValueError: Kubernetes would refuse a name or an image, or the trainer a flag; or the pods are
-        not all hosts of a slice of TPUs, or too many for links.
+        not all hosts of a slice of TPUs, or too many for links or for the command of the trainer.
     """
     _check(name, image, claim)
     pod = pod or WorkerPod()
@@ -182,6 +183,7 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
               *_escaped(worker_flags)]
     trainer = [*python, f'--devices={network.workers}', f'--address={network.trainer}',
                f'--set=train.worker_timeout_s={_WAIT_S}', *_escaped(flags)]
+    _check_devices(trainer[len(python)])
     resources = {'requests': pod.limits, 'limits': pod.limits} if pod.limits else {}
     open_ports = [{'protocol': 'TCP', 'port': number} for number in network.open_ports]
     return _FILE.format(
@@ -222,6 +224,15 @@ def _check(name: str, image: str, claim: str) -> None:
         raise ValueError(f'--claim={claim!r} is no name of a PersistentVolumeClaim; use small '
                          'letters, digits, - and ., a letter or digit first and last.')
     _check_image('--image', image)
+
+
+def _check_devices(flag: str) -> None:
+    """Raises ValueError if Linux would not start a program with this flag."""
+    num_bytes = len(flag)
+    if num_bytes > _MOST_BYTES_OF_FLAG:
+        raise ValueError(f"the addresses of all workers are {num_bytes} bytes in the trainer's "
+                         f'command, and Linux takes {_MOST_BYTES_OF_FLAG} in one flag; use fewer '
+                         '--workers, or a shorter --name.')
 
 
 def _check_image(flag: str, image: str) -> None:

@@ -298,6 +298,17 @@ def test_kubernetes_names_are_those_that_it_takes(values, error):
         launch_kubernetes.manifest(1, **{'image': 'a', 'claim': 'b', 'flags': FLAGS, **values})
 
 
+def test_kubernetes_workers_are_as_many_as_the_command_of_the_trainer_can_name():
+    """100,000 workers were written down, and no trainer could have started."""
+    made = objects(4000)
+    devices = made['Job']['spec']['template']['spec']['containers'][0]['command'][3]
+    assert subprocess.run(['true', devices]).returncode == 0
+    with pytest.raises(ValueError, match='the addresses of all workers are 278899 bytes in the '
+                                         "trainer's command, and Linux takes 131071 in one flag; "
+                                         'use fewer --workers, or a shorter --name'):
+        objects(10_000)
+
+
 @pytest.mark.parametrize('image', [
     'lingpipe', 'lingpipe:1.0_rc-2', 'registry.example.com:5000/team/lingpipe:1',
     'ghcr.io/a/b-c__d/e', f'localhost/lingpipe@sha256:{"0a" * 32}',
