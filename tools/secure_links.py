@@ -124,7 +124,8 @@ def run(folder: pathlib.Path) -> None:
     """Runs the links of a host until SIGTERM or Ctrl-C, and ends all of their connections.
 
     Raises:
-      OSError: stunnel is missing or ends, a port is taken, or the folder is not one of `make`.
+      OSError: stunnel is missing or ends by itself, a port is taken, or the folder is not one of
+        `make`.
     """
     if link_keys.missing('stunnel'):
         raise OSError(f'{link_keys.missing("stunnel")}.')
@@ -144,9 +145,13 @@ def run(folder: pathlib.Path) -> None:
             for listener in ready:
                 connections += _connected(listener, folder, listeners[listener])
             connections = [one for one in connections if one.poll() is None]
-            if stunnel.poll() is not None:
-                raise OSError(f'stunnel has ended with exit code {stunnel.returncode}; it has said '
-                              'why.')
+            code = stunnel.poll()
+            if code is not None and code < 0:
+                closed_pipe.say(f'stunnel has ended ({signal.Signals(-code).name}) and is started '
+                                'again', sys.stderr)
+                stunnel = _stunnel(folder, 'here.conf')
+            elif code is not None:
+                raise OSError(f'stunnel has ended with exit code {code}; it has said why.')
     finally:
         for process in (stunnel, *connections):
             process.kill()

@@ -141,5 +141,5 @@ def _why(code: str, details: str) -> str:
     if is_unknown:
         return 'the host cannot be looked up as an IPv4 address'
     is_closed = any(word in details for word in ('Socket closed', 'Connection reset'))
-    return ('the connection is closed, as by a worker of another user of that machine' if is_closed
-            else 'no connection')
+    return ('the connection is closed, as by a worker of another user of that machine, or by links '
+            'that do not reach it' if is_closed else 'no connection')

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import pathlib
+import signal
 
 import pytest
 
@@ -11,7 +13,7 @@ from lingpipe.tools.faults.network import Network
 from tests.support import links
 from tests.support.forks import Fork
 from tests.support.links import ANSWER, ASKS, ASKS_BY_TLS, HAS_KEY, WHY_NOT
-from tests.support.local_workers import wait_until
+from tests.support.local_workers import server_of, wait_until
 
 NOBODY = 65534
 
@@ -46,6 +48,33 @@ def test_only_this_user_with_a_key_gets_through_the_links_of_two_machines(tmp_pa
             fork.terminate()
             fork.communicate()
         network.close()
+
+
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+def test_links_come_back_when_their_stunnel_is_killed(tmp_path):
+    """They ended, and the run waited for workers that nobody could reach any more."""
+    network = Network(1, seed=0)
+    host, namespace = network.host(0), links.namespace_of(network.prefix(0))
+    secure_links.make([host, 'b.example'], tmp_path, port=2222, outer_port=2322, days=1)
+    asks_with_key = ASKS_BY_TLS + HAS_KEY.format(tmp_path / host)
+
+    def is_answered() -> bool:
+        return links.reply(network.prefix(0), asks_with_key, f'{host}:2322') == ANSWER
+
+    forks = [Fork(run_links, namespace, str(tmp_path / host)),
+             Fork(links.answer, namespace, 2222)]
+    try:
+        wait_until(is_answered)
+        os.kill(server_of(forks[0].pid), signal.SIGKILL)
+        wait_until(lambda: not is_answered())
+        wait_until(is_answered)
+    finally:
+        for fork in forks:
+            fork.terminate()
+        _, errors = forks[0].communicate()
+        forks[1].communicate()
+        network.close()
+    assert 'stunnel has ended (SIGKILL) and is started again' in errors
 
 
 @pytest.mark.skipif(bool(link_keys.missing('openssl')), reason=link_keys.missing('openssl'))

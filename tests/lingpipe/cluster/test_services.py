@@ -73,7 +73,8 @@ def test_why_there_is_no_worker_is_told(web_server, closing_server):
     for address, words in ((web_server, 'something that is no worker answers there'),
                            (f'127.0.0.1:{ports.free_port()}', 'no connection'),
                            (closing_server, 'the connection is closed, as by a worker of another '
-                                            'user of that machine'),
+                                            'user of that machine, or by links that do not reach '
+                                            'it'),
                            ('none.invalid:2222',
                             'the host cannot be looked up as an IPv4 address')):
         with pytest.raises(OSError, match=f'^{words}$'):
