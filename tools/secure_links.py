@@ -26,6 +26,7 @@ import os
 import pathlib
 import re
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -111,8 +112,9 @@ def _advice(hosts: Sequence[str], folder: pathlib.Path, loopback: Loopback) -> s
     """Says what to start on which host."""
     lines = []
     for i, host in enumerate(hosts):
+        run_flag = shlex.quote(f'--run={folder / host}')
         lines += [f'On {host}, with a copy of {folder / host}:',
-                  f'  python -m lingpipe.tools.secure_links --run={folder / host} &',
+                  f'  python -m lingpipe.tools.secure_links {run_flag} &',
                   f'  python -m lingpipe.trainer --mode=worker --address={loopback.address(i)}']
     lines += [f'And on {hosts[0]}, with the flags of the run:',
               f'  python -m lingpipe.trainer --devices={loopback.workers} '

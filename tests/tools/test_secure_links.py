@@ -4,6 +4,7 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+import shlex
 import signal
 
 import pytest
@@ -75,6 +76,15 @@ def test_links_come_back_when_their_stunnel_is_killed(tmp_path):
         forks[1].communicate()
         network.close()
     assert 'stunnel has ended (SIGKILL) and is started again' in errors
+
+
+@pytest.mark.skipif(bool(link_keys.missing('openssl')), reason=link_keys.missing('openssl'))
+def test_what_to_start_is_quoted_for_a_shell(tmp_path):
+    """A folder with a space in its name was two words of the command."""
+    folder = tmp_path / "my links'"
+    advice = secure_links.make(['a.example', 'b.example'], folder, 2222, 2322, 1)
+    words = [shlex.split(line) for line in advice.splitlines() if '--run=' in line]
+    assert [line[3] for line in words] == [f'--run={folder}/a.example', f'--run={folder}/b.example']
 
 
 @pytest.mark.skipif(bool(link_keys.missing('openssl')), reason=link_keys.missing('openssl'))
