@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import pwd
 import socket
@@ -48,11 +49,14 @@ LET_IN = 'LINGPIPE_LET_IN_USERS'   # environment variable
 Client: TypeAlias = tuple[str, int]
 """The IPv4 address and the port of the other end of a connection."""
 
+_Owners: TypeAlias = dict[tuple[str, ...], int]
+"""The user of each TCP socket, by its addresses and state as /proc/net/tcp has them."""
+
 
 def check_system() -> None:
     """Raises OSError if this system does not say whose a TCP socket is."""
     with socket.create_server(('', 0)) as sock:
-        if _owner(sock.getsockname(), ('0.0.0.0', 0), _LISTENS) != os.geteuid():
+        if _owner(_owners(), sock.getsockname(), ('0.0.0.0', 0), _LISTENS) != os.geteuid():
             raise OSError('/proc/net/tcp does not list the sockets of this process')
 
 
@@ -104,9 +108,10 @@ def _look_for_ever(port: int, are_held: bool) -> None:
     while True:
         numbers = _sockets()
         decided &= numbers.keys()
+        owners = _looks()   # for all of them: the table is long when many have come
         for inode in numbers.keys() - decided:
             with contextlib.suppress(OSError):   # it is looked at again, unless it has ended
-                _decide(numbers[inode], port, are_held, tell)
+                _decide(numbers[inode], inode, port, are_held, owners, tell)
                 decided.add(inode)
         time.sleep(_LOOK_EVERY_S)
 
@@ -132,11 +137,16 @@ def stranger(sock: socket.socket) -> str:
     Raises:
       OSError: the connection has ended.
     """
+    return _stranger(sock, _looks())
+
+
+def _stranger(sock: socket.socket, owners: Callable[[int], _Owners]) -> str:
+    """Does what `stranger` does; `owners` are of looks since the connection came to be."""
     peer, own = sock.getpeername()[:2], sock.getsockname()[:2]
     if not _is_here(_version_4(peer[0])):
         return ''
-    for _ in range(_LOOKS):
-        user = _owner(peer, own, _ESTABLISHED)
+    for look in range(_LOOKS):
+        user = _owner(owners(look), peer, own, _ESTABLISHED)
         if user is not None:
             break
     return '' if is_let_in(user) else name(user)
@@ -166,7 +176,8 @@ def users_who_ask(port: int, addresses: Collection[str]) -> dict[Client, int]:
     return users
 
 
-def _decide(descriptor: int, port: int, are_held: bool, tell: Callable[[str], None]) -> None:
+def _decide(descriptor: int, inode: int, port: int, are_held: bool,
+            owners: Callable[[int], _Owners], tell: Callable[[str], None]) -> None:
     """Lets a connection in, or tells whose it is and shuts it down.
 
     Raises:
@@ -174,10 +185,12 @@ def _decide(descriptor: int, port: int, are_held: bool, tell: Callable[[str], No
     """
     # Its copy stays the same socket, even if the number gets another meaning.
     with socket.socket(fileno=os.dup(descriptor)) as sock:
+        if os.fstat(sock.fileno()).st_ino != inode:   # The number has another meaning already.
+            return
         if not _is_connection(sock, port) or are_held and not _is_held(sock):
             return
 
-        user = stranger(sock)
+        user = _stranger(sock, owners)
         if user:
             if _state(sock) == _ESTABLISHED:
                 tell(user)
@@ -214,15 +227,25 @@ def _is_here(address: str) -> bool:
         return bool(sock.getsockname()[0] == address)
 
 
-def _owner(local: tuple[str, int], remote: tuple[str, int], state: str) -> int | None:
-    """Returns the user id of a TCP socket of this machine, which no one has closed yet.
-
-    Returns None if there is no such socket. A socket that was closed while it still sends has no
-    inode; Linux shows it as root's.
-    """
-    wanted = [[_written(*local, family), _written(*remote, family), state]
+def _owner(owners: _Owners, local: tuple[str, int], remote: tuple[str, int], state: str
+           ) -> int | None:
+    """Returns the user id of a TCP socket of this machine; None if there is no such socket."""
+    wanted = [(_written(*local, family), _written(*remote, family), state)
               for family in (socket.AF_INET, socket.AF_INET6)]
-    return next((int(row[7]) for row in _rows() if row[1:4] in wanted and row[9] != '0'), None)
+    return next((owners[one] for one in wanted if one in owners), None)
+
+
+def _looks() -> Callable[[int], _Owners]:
+    """Returns a function of a look's number; each look is taken when it is first asked for."""
+    return functools.cache(lambda look: _owners())
+
+
+def _owners() -> _Owners:
+    """Returns the user of each TCP socket of this machine that no one has closed yet.
+
+    A socket that was closed while it still sends has no inode; Linux shows it as root's.
+    """
+    return {tuple(row[1:4]): int(row[7]) for row in _rows() if row[9] != '0'}
 
 
 def _rows() -> Iterator[list[str]]:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from lingpipe.cluster import address_filter, ports, user_filter
+from tests.support.local_workers import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='filters of sockets of Linux')
 may_hold = pytest.mark.skipif(user_filter.lets_all_in(), reason='newer kernels want CAP_NET_ADMIN')
@@ -82,6 +83,35 @@ def test_system_that_does_not_tell_owners_says_so(monkeypatch):
                                       r'process\) hold it to one; use 0\.0\.0\.0 behind a '
                                       r'firewall\.$'):
         address_filter.check_system('127.0.0.1')
+
+
+def test_the_table_of_connections_is_read_for_all_that_have_come_and_not_for_each(monkeypatch):
+    """Another user made 36,000 in a minute, and a worker was deaf for the hour after it."""
+    num_connections, reads = 100, []
+
+    def counting_open(path, *args, **kwargs):
+        if path == '/proc/net/tcp':
+            reads.append(path)
+        return open(path, *args, **kwargs)
+
+    def is_shut_down(connection: socket.socket) -> bool:
+        try:
+            connection.getpeername()
+        except OSError:
+            return True
+        return False
+
+    monkeypatch.setattr(user_filter, 'open', counting_open, raising=False)
+    with socket.create_server(('127.0.0.1', 0)) as sock:
+        connections = []
+        for _ in range(num_connections):   # Nobody knows whose a connection was that has ended.
+            socket.create_connection(sock.getsockname()).close()
+            connections.append(sock.accept()[0])
+        user_filter.start(sock.getsockname()[1], are_held=False)
+        wait_until(lambda: all(map(is_shut_down, connections)))
+        for connection in connections:
+            connection.close()
+    assert len(reads) < num_connections
 
 
 def refuse(*_: object) -> None:
