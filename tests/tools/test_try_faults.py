@@ -5,6 +5,7 @@ import json
 import pathlib
 import random
 import re
+import shutil
 import subprocess
 import sys
 
@@ -139,7 +140,7 @@ def texts(run):
 @pytest.mark.parametrize('fault, num_changed', [
     (files.flip, 1), (files.truncate, 1), (files.swap, 2), (files.delete, 1)])
 def test_files_are_damaged_while_no_trainer_runs(run, fault, num_changed):
-    run.wait_for_checkpoint(0)
+    run.wait_for_checkpoint(EVERY_STEPS)
     run.kill_trainer()
     run.start_trainer = lambda: None   # so that nothing is written afterwards
     before = texts(run)
@@ -147,6 +148,19 @@ def test_files_are_damaged_while_no_trainer_runs(run, fault, num_changed):
     after = texts(run)
     assert sum(before[path] != after.get(path) for path in before) == num_changed
     assert run.trainer.poll() is not None
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_of_two_checkpoints_none_is_swapped_since_none_would_be_whole(run, seed):
+    """A swap that came first left the trainer nothing to go on from, and was called a failure."""
+    run.wait_for_checkpoint(0)
+    run.kill_trainer()
+    run.start_trainer = lambda: None
+    for path in sorted(run.logdir.glob('checkpoints/step-*'))[2:]:
+        shutil.rmtree(path)
+    before = texts(run)
+    assert files.swap(run, random.Random(seed)) == 'nothing: there are fewer than three checkpoints'
+    assert texts(run) == before
 
 
 SAY_WHEN = '''

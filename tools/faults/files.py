@@ -31,12 +31,15 @@ def truncate(run: DisturbedRun, chance: random.Random) -> str:
 
 
 def swap(run: DisturbedRun, chance: random.Random) -> str:
-    """Exchanges a file of the newest checkpoint, or all of them, with that of another one."""
+    """Exchanges a file of the newest checkpoint, or all of them, with that of another one.
+
+    Neither of the two is whole afterwards, so there must be a third.
+    """
     path = _stopped(run, chance, only_checkpoint=True)
     newest = path.parent
     others = [other for other in _checkpoints(run) if other != newest]
-    if not others:
-        return _goes_on(run, 'nothing: there is one checkpoint')
+    if len(others) < 2:
+        return _goes_on(run, 'nothing: there are fewer than three checkpoints')
     other = chance.choice(others)
     if chance.random() < 0.3:
         pair = (newest, other)
