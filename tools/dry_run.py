@@ -58,10 +58,16 @@ def trainer_flags(logdir: str) -> list[str]:
 
 
 def devices(worker_devices: str, num_accelerators: int) -> str:
-    """Returns --worker_devices for CPUs, one for each accelerator of a worker."""
+    """Returns --worker_devices for CPUs, one for each accelerator that a worker uses.
+
+    Args:
+      worker_devices: which these are; those of gpu and '' are all that the job asks for.
+      num_accelerators: that the job asks for, for each worker.
+    """
     if worker_devices.lower().startswith('cpu'):
         return worker_devices
-    return f'cpu:{max(1, num_accelerators)}'
+    named = server.session_config(worker_devices).gpu_options.visible_device_list
+    return f'cpu:{len(named.split(",")) if named else max(1, num_accelerators)}'
 
 
 def kubernetes(text: str, name: str, num_workers: int, port: int) -> int:

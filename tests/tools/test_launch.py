@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lingpipe.cluster import server
-from lingpipe.tools import launch_kubernetes, launch_local, launch_slurm, trainer_flags
+from lingpipe.tools import dry_run, launch_kubernetes, launch_local, launch_slurm, trainer_flags
 from lingpipe.tools.kubernetes_pod import WorkerPod
 from tests.support.forks import Fork, environment, run_module
 from tests.support.held_experiment import let_go
@@ -113,6 +113,15 @@ def test_a_dry_run_of_slurm_trains_here_with_the_commands_of_the_job(capfd):
                            TINY, '--logdir=/not/here', '--set=pipeline.num_cells=2'])
     assert ended.value.code == 0
     assert 'done after 2 steps' in capfd.readouterr().out
+
+
+@pytest.mark.parametrize('worker_devices, num_accelerators, cpus', [
+    ('', 0, 'cpu:1'), ('', 4, 'cpu:4'), ('gpu', 4, 'cpu:4'), ('gpu:2', 4, 'cpu:1'),
+    ('gpu:0-1', 4, 'cpu:2'), ('gpu:0-1', 0, 'cpu:2'), ('cpu:3', 4, 'cpu:3')])
+def test_a_dry_run_has_a_cpu_for_each_accelerator_that_a_worker_uses(
+        worker_devices, num_accelerators, cpus):
+    """One that asked for GPUs by --sbatch=--gres=gpu:2 and named gpu:0-1 had one CPU a worker."""
+    assert dry_run.devices(worker_devices, num_accelerators) == cpus
 
 
 @pytest.mark.parametrize('tool, own', [
