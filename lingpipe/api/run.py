@@ -26,7 +26,7 @@ from lingpipe.checkpoint.chosen_step import NEWEST
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.cluster.client import LostWorkerError
 from lingpipe.commands.recovery import has_started_again
-from lingpipe.export import check_path, export
+from lingpipe.export import check_dtype, check_path, export
 from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import newest_checkpoint
@@ -255,7 +255,7 @@ class Run(GeneratingRun):
         return predictor.predict(examples(predictor) if callable(examples) else examples)
 
     def export(self, path: str | os.PathLike[str], format: str = 'saved_model',
-               checkpoint: str | int | None = None) -> str:
+               checkpoint: str | int | None = None, dtype: str = 'float32') -> str:
         """Writes the newest checkpoint for programs that know nothing of lingpipe.
 
         Args:
@@ -263,6 +263,7 @@ class Run(GeneratingRun):
             there is replaced.
           format: saved_model, keras, npz, safetensors, hugging_face or onnx.
           checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
+          dtype: float32, bfloat16 or float16, to which hugging_face rounds the weights.
 
         Returns:
           The path, with the suffix of the format.
@@ -271,16 +272,18 @@ class Run(GeneratingRun):
           ValueError: there is no checkpoint, or the network cannot be written in this format.
           OSError: the path cannot be written. What was there before still is.
         """
+        check_dtype(dtype, format)
         path = check_path(os.path.expanduser(os.fspath(path)), format)
-        return self.at_site(lambda site: self._export(site, path, format, checkpoint))
+        return self.at_site(lambda site: self._export(site, path, format, checkpoint, dtype))
 
-    def _export(self, site: Site, path: str, format: str, checkpoint: str | int | None) -> str:
+    def _export(self, site: Site, path: str, format: str, checkpoint: str | int | None,
+                dtype: str) -> str:
         network, metadata = self.restored(site, checkpoint)
         site.begin(f'the export of step {metadata["step"]}')
         facts = {'step': metadata['step'], 'model': self._options.model,
                  'task': metadata.get('task', {})}
         return export(network.program, network.predictions.predictor(), path, format, facts,
-                      self.params.initialize_from.directory)
+                      self.params.initialize_from.directory, dtype)
 
     # What there is to look at.
 

@@ -15,6 +15,7 @@ def export(params: Experiment.Params, options: RunOptions) -> str:
     if not options.export_path:
         raise ValueError('--export_path is missing; name the file or the directory to write.')
     with Run(params, options, is_writer=False, is_trainer=True) as run:
-        path = run.export(options.export_path, options.export_format)
+        path = run.export(options.export_path, options.export_format,
+                          dtype=options.export_dtype)
         step = newest_checkpoint.step_of(run.logdir, options.checkpoint)
         return f'step {step} as {options.export_format}: {path}'

@@ -17,7 +17,7 @@ _MODES_OF_FLAGS = {
     'timeline': ('train_and_eval', 'train'),
     'decode_input': ('decode',), 'decode_output': ('decode',), 'decode_line_limit': ('decode',),
     'predict_input': ('predict',), 'predict_output': ('predict',),
-    'export_path': ('export',), 'format': ('export',)}
+    'export_path': ('export',), 'format': ('export',), 'export_dtype': ('export',)}
 
 
 def define_flags() -> flags.FlagValues:
@@ -137,6 +137,10 @@ def _define_flags_of_outputs(values: flags.FlagValues) -> None:
         'format', 'saved_model', 'For --mode=export: saved_model, keras, npz, safetensors, '
                                  'hugging_face or onnx.',
         flag_values=values)
+    flags.DEFINE_enum(
+        'export_dtype', 'float32', ['float32', 'bfloat16', 'float16'],
+        'For --format=hugging_face: the type to which weights are rounded in the files.',
+        flag_values=values)
 
 
 def check_mode(values: flags.FlagValues) -> None:
@@ -169,4 +173,4 @@ def options_of(values: flags.FlagValues, command_line: Sequence[str] = ()) -> Ru
         predict_input=expanduser(values.predict_input),
         predict_output=expanduser(values.predict_output),
         export_path=expanduser(values.export_path), export_format=values.format,
-        command_line=tuple(command_line))
+        export_dtype=values.export_dtype, command_line=tuple(command_line))

@@ -38,7 +38,7 @@ class RunOptions:
       decode_line_limit: the most characters of a line.
       predict_input: a path, or the name of an eval input; predict_output: a path, '' for the
         standard output.
-      export_path, export_format: where and how the network is written.
+      export_path, export_format, export_dtype: where and how the network is written.
       command_line: the flags as they were written, for a process that takes this one's place.
     """
     mode: Mode
@@ -64,6 +64,7 @@ class RunOptions:
     predict_output: str = ''
     export_path: str = ''
     export_format: str = 'saved_model'
+    export_dtype: str = 'float32'
     command_line: tuple[str, ...] = ()
 
 

@@ -18,6 +18,6 @@ All of them hold the weights that evaluation uses: the moving averages where the
     onnx_check.py       whether an ONNX model computes what the network computes
     replacement.py      nothing that was there is lost
 """
-from lingpipe.export.formats import FORMATS, check_path, export
+from lingpipe.export.formats import FORMATS, check_dtype, check_path, export
 
-__all__ = ['FORMATS', 'check_path', 'export']
+__all__ = ['FORMATS', 'check_dtype', 'check_path', 'export']

@@ -18,7 +18,7 @@ from absl import logging
 from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.description import described
-from lingpipe.export.hugging_face_folder import hugging_face_folder
+from lingpipe.export.hugging_face_folder import DTYPES, hugging_face_folder
 from lingpipe.export.onnx_check import check_outputs
 from lingpipe.export.replacement import (
     DESCRIPTION,
@@ -46,15 +46,17 @@ class _Exported:
       predictor: has the inputs and outputs.
       text: the description, as JSON.
       source: where the weights began, a folder of Hugging Face perhaps, or ''.
+      dtype: the type of the weights in the files, for hugging_face.
     """
     program: Program
     predictor: Predictor
     text: str
     source: str
+    dtype: str
 
 
 def export(program: Program, predictor: Predictor, path: str, format: str,
-           facts: Metadata | None = None, source: str = '') -> str:
+           facts: Metadata | None = None, source: str = '', dtype: str = DTYPES[0]) -> str:
     """Writes a network with the weights that evaluation uses.
 
     Args:
@@ -66,6 +68,7 @@ def export(program: Program, predictor: Predictor, path: str, format: str,
       facts: what the description holds besides, as JSON.
       source: where the weights began: if it is a folder of Hugging Face, the format hugging_face
         takes its config and the files of its tokenizer along.
+      dtype: one of DTYPES, to which the format hugging_face rounds the weights.
 
     Returns:
       The path of what was written, to which the format's suffix is added if it lacks it.
@@ -74,10 +77,22 @@ def export(program: Program, predictor: Predictor, path: str, format: str,
       ValueError: the network cannot be written in this format, or a package is missing.
       OSError: the path cannot be written. What was there before still is.
     """
+    check_dtype(dtype, format)
     path = check_path(path, format)
     text = described(program, predictor, facts or {})
-    _WRITERS[format].write(_Exported(program, predictor, text, source), path)
+    _WRITERS[format].write(_Exported(program, predictor, text, source, dtype), path)
     return path
+
+
+def check_dtype(dtype: str, format: str) -> None:
+    """Raises ValueError unless the format can write the weights in this type."""
+    if dtype not in DTYPES:
+        raise ValueError(f'weights of the type {dtype!r} cannot be exported; use '
+                         f'{", ".join(DTYPES)}.')
+    if dtype != DTYPES[0] and format != 'hugging_face':
+        raise ValueError(f'format={format!r} writes the weights in the type that they have, and '
+                         f'only hugging_face rounds them to {dtype}; use that, or leave {dtype} '
+                         'out.')
 
 
 def check_path(path: str, format: str) -> str:
@@ -182,7 +197,8 @@ def _write_hugging_face(exported: _Exported, path: str) -> None:
     safetensors: Any = _import('safetensors.numpy', 'safetensors')
     error_class = _import('safetensors', 'safetensors').SafetensorError
     folder = hugging_face_folder(
-        exported.program.network, exported.program.evaluated_weights(), exported.source)
+        exported.program.network, exported.program.evaluated_weights(), exported.source,
+        exported.dtype)
     with replaced_directory(path, _REMEDY) as new:
         for name, part in folder.parts.items():
             with _errors_of_files(error_class):   # Without metadata, transformers refuses a file.

@@ -2,6 +2,9 @@
 
 The weights of a large model are in several files, its parts, as transformers writes them. Only one
 part at a time is in memory.
+
+Weights are written as float32, in which they train, unless another type is asked for: what a step
+changes at a usual rate is often less than bfloat16 can tell apart.
 """
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from absl import logging
 from lingpipe.checkpoint import hugging_face
 from lingpipe.layers.base import Layer
 
+DTYPES = ('float32', 'bfloat16', 'float16')   # of weights in the files; the first is the default
 MOST_BYTES = 5 * 10**9   # of a part, unless one tensor is larger; transformers 4 writes as much
 
 # What goes along with the weights, if it is there: the tokenizer and how it is generated.
@@ -31,8 +35,13 @@ class HasConfig(Protocol):
     """A network that a config.json describes, and whose weights have a LanguageModel's paths."""
     path: str
 
-    def hugging_face_config(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the config, given that of the folder from which the weights came, or {}."""
+    def hugging_face_config(self, source: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+        """Returns the config.
+
+        Args:
+          source: that of the folder from which the weights came, or {}.
+          dtype: the type of the weights in the files.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,21 +49,39 @@ class StoredWeight:
     """A weight as a file of the folder holds it.
 
     Attributes:
+      name: that of Hugging Face.
       weight: its value here.
       is_transposed: whether its two axes are in the other order there.
+      dtype: the type that it has there.
     """
+    name: str
     weight: tf.Tensor
     is_transposed: bool
+    dtype: tf.DType
 
     @property
     def num_bytes(self) -> int:
         """What its value takes in a file."""
-        return int(self.weight.shape.num_elements() * self.weight.dtype.size)
+        return int(self.weight.shape.num_elements() * self.dtype.size)
 
     def array(self) -> np.ndarray:
-        """Returns what the file holds."""
+        """Returns what the file holds: the nearest numbers, of two as near the even one.
+
+        Raises:
+          ValueError: the type does not reach as far as the weight does.
+        """
         array: np.ndarray = self.weight.numpy()
-        return np.ascontiguousarray(array.T) if self.is_transposed else np.asarray(array, order='C')
+        array = array.T if self.is_transposed else array
+        with np.errstate(over='ignore'):   # It is an error below.
+            stored = array.astype(self.dtype.as_numpy_dtype, order='C', copy=False)
+        if stored.dtype == array.dtype:
+            return stored
+        # One after the other, so that less is in memory.
+        num_infinite, num_before = (np.count_nonzero(np.isinf(one)) for one in (stored, array))
+        if num_infinite > num_before:
+            raise ValueError(f'{self.name} has numbers up to {np.nanmax(np.abs(array)):.3g}, which '
+                             f'{self.dtype.name} cannot hold; export as float32.')
+        return stored
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +99,14 @@ class HuggingFaceFolder:
 
 
 def hugging_face_folder(network: Layer, weights: Mapping[str, tf.Tensor],
-                        source: str) -> HuggingFaceFolder:
+                        source: str, dtype: str) -> HuggingFaceFolder:
     """Returns what the folder of a network holds.
 
     Args:
       network: has one part that a config.json can describe.
       weights: by path.
       source: where the weights began; of a folder of Hugging Face, config and tokenizer are kept.
+      dtype: one of DTYPES, the type of the weights in the files.
 
     Raises:
       ValueError: the network is none that Hugging Face has, as far as is known here, or `source`
@@ -96,10 +124,10 @@ def hugging_face_folder(network: Layer, weights: Mapping[str, tf.Tensor],
             'Hugging Face, config.json is made anew and the tokenizer is not copied: move it back, '
             'or let initialize_from.directory name its new place, and export again', source)
     config = models[0].hugging_face_config(
-        hugging_face.read_config(source) if is_from_there else {})
+        hugging_face.read_config(source) if is_from_there else {}, dtype)
     copied = {name: path for name in _COPIED if is_from_there
               and os.path.isfile(path := os.path.join(source, name))}
-    tensors = _tensors(models[0].path, weights)
+    tensors = _tensors(models[0].path, weights, tf.as_dtype(dtype))
     parts = _parts(tensors)
     contents: dict[str, Any] = {hugging_face.CONFIG: config}
     if len(parts) > 1:
@@ -121,7 +149,8 @@ def _parts(tensors: Mapping[str, StoredWeight]) -> dict[str, dict[str, StoredWei
     return {hugging_face.part_name(i, len(parts)): part for i, part in enumerate(parts)}
 
 
-def _tensors(path: str, weights: Mapping[str, tf.Tensor]) -> dict[str, StoredWeight]:
+def _tensors(path: str, weights: Mapping[str, tf.Tensor],
+             dtype: tf.DType) -> dict[str, StoredWeight]:
     """The weights by the names of Hugging Face. Raises ValueError if one has no such name."""
     tensors = {}
     for name, weight in weights.items():
@@ -129,5 +158,6 @@ def _tensors(path: str, weights: Mapping[str, tf.Tensor]) -> dict[str, StoredWei
         if place is None:
             raise ValueError(f'the weight {name} has no name in the models of Hugging Face; use '
                              'saved_model, npz, safetensors or onnx.')
-        tensors[place.name] = StoredWeight(weight, place.is_transposed)
+        tensors[place.name] = StoredWeight(
+            place.name, weight, place.is_transposed, dtype)
     return tensors

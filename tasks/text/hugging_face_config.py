@@ -72,20 +72,22 @@ def fields_of(config: Config) -> dict[str, Any]:
         **_rotations(config)}
 
 
-def config_of(fields: Mapping[str, Any], source: Config) -> dict[str, Any]:
+def config_of(fields: Mapping[str, Any], source: Config,
+              dtype: str = 'float32') -> dict[str, Any]:
     """Returns a config.json from which transformers makes a network that computes the same.
 
     Args:
       fields: FIELDS, with none of the zeros that stand for other fields.
       source: the config.json that the weights came with, or {}. If it means the same network, it is
-        returned, but for the type of the weights, which are float32.
+        returned, but for the type of the weights.
+      dtype: the type of the weights that go with it.
 
     Raises:
       ValueError: no model of Hugging Face that is known here computes the same.
     """
     if source and _describes(source, fields):
         names = [name for name in ('dtype', 'torch_dtype') if name in source] or ['torch_dtype']
-        return {**source, **dict.fromkeys(names, 'float32')}
+        return {**source, **dict.fromkeys(names, dtype)}
     if fields['is_scaled']:
         raise ValueError('is_scaled=True multiplies the vectors of ids by sqrt(model_dim), which '
                          'no model of Hugging Face that is written here does; train with '
@@ -116,7 +118,7 @@ def config_of(fields: Mapping[str, Any], source: Config) -> dict[str, Any]:
         'tie_word_embeddings': fields['is_tied'],
         'bos_token_id': None,   # The network knows of none, and the defaults of transformers
         'eos_token_id': None,   # would end a text at the id 2.
-        'torch_dtype': 'float32'}
+        'torch_dtype': dtype}
     if has_scaling:
         config['max_position_embeddings'] = int(scaling.factor * scaling.length)
     if kind != 'qwen2':

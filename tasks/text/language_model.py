@@ -99,16 +99,17 @@ class LanguageModel(Sequential):
                 'num_groups': p.num_groups or p.num_heads,
                 'head_dim': p.head_dim or p.model_dim // p.num_heads}
 
-    def hugging_face_config(self, source: Config) -> dict[str, Any]:
+    def hugging_face_config(self, source: Config, dtype: str = 'float32') -> dict[str, Any]:
         """Returns a config.json of Hugging Face that describes the network.
 
         Args:
           source: that with which the weights came, or {}.
+          dtype: the type of the weights that go with it.
 
         Raises:
           ValueError: no model of Hugging Face that is known here computes the same.
         """
-        return config_of(self.fields_of_hugging_face(), source)
+        return config_of(self.fields_of_hugging_face(), source, dtype)
 
 
 def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:

@@ -7,10 +7,10 @@ def test_flags_are_these():
     flags = define_flags()
     assert sorted(flags) == ['address', 'allow_change', 'change_statistics', 'checkpoint',
                              'decode_input', 'decode_line_limit', 'decode_output', 'device_type',
-                             'devices', 'export_path', 'format', 'h', 'hangs_after_s', 'help',
-                             'json', 'list', 'logdir', 'mode', 'model', 'plan', 'predict_input',
-                             'predict_output', 'set', 'steps', 'tensorflow_log', 'timeline',
-                             'traceback', 'watch']
+                             'devices', 'export_dtype', 'export_path', 'format', 'h',
+                             'hangs_after_s', 'help', 'json', 'list', 'logdir', 'mode', 'model',
+                             'plan', 'predict_input', 'predict_output', 'set', 'steps',
+                             'tensorflow_log', 'timeline', 'traceback', 'watch']
     assert list(MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'plan', 'worker',
                            'decode', 'predict', 'export']
 
@@ -22,7 +22,8 @@ def test_options_are_the_flags():
              '--decode_input=in', '--decode_output=out', '--decode_line_limit=5',
              '--device_type=h100', '--plan=auto', '--change_statistics', '--json',
              '--predict_input=x', '--predict_output=y', '--export_path=z', '--format=npz',
-             '--checkpoint=best', '--allow_change=seed', '--allow_change=task.*']
+             '--export_dtype=float16', '--checkpoint=best', '--allow_change=seed',
+             '--allow_change=task.*']
     values = define_flags()
     values(['trainer', *flags])
     assert options_of(values, flags) == RunOptions(
@@ -31,7 +32,7 @@ def test_options_are_the_flags():
         address='a:1', hangs_after_s=4., has_timeline=True, decode_input='in', decode_output='out',
         decode_line_limit=5, device_type='h100', has_auto_plan=True, may_change_statistics=True,
         is_json=True, predict_input='x', predict_output='y', export_path='z', export_format='npz',
-        checkpoint='best', allow_change=('seed', 'task.*'),
+        export_dtype='float16', checkpoint='best', allow_change=('seed', 'task.*'),
         command_line=tuple(flags))
 
 

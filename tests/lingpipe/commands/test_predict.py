@@ -46,6 +46,15 @@ def test_an_export_says_what_it_is(run, tmp_path):
     assert export(run.params, options) == f'step 1 as npz: {tmp_path}/weights.npz'
 
 
+def test_an_export_of_another_type_is_for_one_format(run, tmp_path):
+    options = RunOptions('export', logdir=run.logdir, export_path=f'{tmp_path}/weights',
+                         export_format='npz', export_dtype='bfloat16')
+    with pytest.raises(ValueError, match="format='npz' writes the weights in the type that they "
+                                         'have, and only hugging_face rounds them to bfloat16; '
+                                         'use that, or leave bfloat16 out'):
+        export(run.params, options)
+
+
 @pytest.mark.parametrize(('options', 'sentence'), [
     (RunOptions('predict'), '--predict_input is missing; name a file of examples or an eval input: '
                             'test.'),

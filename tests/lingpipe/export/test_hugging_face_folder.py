@@ -76,6 +76,58 @@ def test_large_weights_are_in_parts(
         np.testing.assert_array_equal(folder.read(f'weights/{name}'), variable.numpy())
 
 
+def test_weights_are_rounded_to_the_nearest_of_a_smaller_type(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half goes to the even neighbour; the files and config.json name one type."""
+    monkeypatch.setattr(hugging_face_folder, 'MOST_BYTES', 300)
+    program = program_of(LanguageModel.Params(**SIZES, is_scaled=False, has_bytes=False))
+    program.weights['model/norm/scale'].assign(
+        [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -1 - 2**-11, 1 + 3 * 2**-11, 1 / 3, np.nan,
+         -np.inf])
+    for dtype, expected in {
+            'bfloat16': [1, 1 + 2**-6, 1 + 2**-7, -1, 1, 171 / 512, np.nan, -np.inf],
+            'float16': [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8, -1, 1 + 2**-9, 1365 / 4096, np.nan,
+                        -np.inf]}.items():
+        path = pathlib.Path(export(program, program.predictor(SPEC), f'{tmp_path}/{dtype}',
+                                   'hugging_face', dtype=dtype))
+        assert json.loads((path / 'config.json').read_text())['torch_dtype'] == dtype
+        folder = Folder(str(path))
+        assert {kind['dtype'] for kind in folder.kinds.values()} == {dtype}
+        scale = folder.read('weights/model/norm/scale').astype(np.float64)
+        np.testing.assert_array_equal(scale, np.array(expected, np.float64))
+        for name, variable in program.weights.items():
+            read = folder.read(f'weights/{name}').astype(np.float32)
+            rounded = tf.cast(tf.cast(variable, dtype), tf.float32)
+            np.testing.assert_array_equal(read, rounded, err_msg=name)
+
+        parts = [load_file(file) for file in path.glob('*.safetensors')]
+        sizes = [sum(array.nbytes for array in part.values()) for part in parts]
+        assert len(parts) > 1
+        assert max(size for size, part in zip(sizes, parts, strict=True) if len(part) > 1) <= 300
+        index = json.loads((path / 'model.safetensors.index.json').read_text())
+        assert index['metadata']['total_size'] == sum(sizes)
+
+
+def test_numbers_that_a_type_does_not_reach_are_refused(tmp_path: pathlib.Path) -> None:
+    program = program_of(LanguageModel.Params(**SIZES, is_scaled=False, has_bytes=False))
+    program.weights['model/norm/scale'].assign([1., 70_000., 1., 1., 1., 1., 1., 1.])
+    with pytest.raises(ValueError, match=r'^model\.norm\.weight has numbers up to 7e\+04, which '
+                                         r'float16 cannot hold; export as float32\.$'):
+        export(program, program.predictor(SPEC), f'{tmp_path}/out', 'hugging_face',
+               dtype='float16')
+    assert not os.path.exists(f'{tmp_path}/out')
+
+
+def test_a_type_is_refused_that_the_format_does_not_write(tmp_path: pathlib.Path) -> None:
+    program = program_of(LanguageModel.Params(**SIZES, is_scaled=False, has_bytes=False))
+    predictor = program.predictor(SPEC)
+    with pytest.raises(ValueError, match="type 'int8' cannot be exported; use float32, bfloat16, "):
+        export(program, predictor, f'{tmp_path}/out', 'hugging_face', dtype='int8')
+    with pytest.raises(ValueError, match="format='npz' writes the weights in the type that they "
+                                         'have, and only hugging_face rounds them to bfloat16'):
+        export(program, predictor, f'{tmp_path}/out', 'npz', dtype='bfloat16')
+
+
 def test_the_tokenizer_goes_along(tmp_path: pathlib.Path) -> None:
     source = tiny_llama.write(tmp_path / 'in', tiny_llama.config(), {'a': np.zeros(1, np.float32)})
     for name in ('tokenizer.json', 'merges.txt', 'README.md', 'pytorch_model.bin'):

@@ -86,11 +86,18 @@ def test_bfloat16_comes_in_as_the_same_numbers(tmp_path: pathlib.Path) -> None:
     folder = tiny_llama.write(tmp_path / 'in', config, weights)
     with start(experiment(folder), logdir=tmp_path / 'logs') as run:
         path = started(run).export(tmp_path / 'out', format='hugging_face')
+        narrow = run.export(tmp_path / 'narrow', format='hugging_face', dtype='bfloat16')
+        with pytest.raises(ValueError, match="format='npz' writes the weights in the type that"):
+            run.export(tmp_path / 'no', format='npz', dtype='bfloat16')
     written = safetensors.numpy.load_file(f'{path}/model.safetensors')
     for name, array in weights.items():
         np.testing.assert_array_equal(written[name], array.astype(np.float32), err_msg=name)
     assert json.loads((tmp_path / 'out/config.json').read_text()) == {
         **config, 'torch_dtype': 'float32'}
+    written = safetensors.numpy.load_file(f'{narrow}/model.safetensors')
+    for name, array in weights.items():
+        assert written[name].tobytes() == array.tobytes(), name
+    assert json.loads((tmp_path / 'narrow/config.json').read_text()) == config
 
 
 def test_a_network_that_is_not_that_of_the_config_is_refused(tmp_path: pathlib.Path) -> None:

@@ -95,6 +95,7 @@ def test_both_names_of_the_type_of_the_weights_are_written() -> None:
     source = config('llama', dtype='bfloat16', torch_dtype='bfloat16')
     written = config_of(fields_of(source), source)
     assert written == {**source, 'dtype': 'float32', 'torch_dtype': 'float32'}
+    assert config_of(fields_of(source), source, 'float16')['dtype'] == 'float16'
 
 
 def test_a_network_made_here_gets_a_config_of_the_model_that_has_its_parts() -> None:
