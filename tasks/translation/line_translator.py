@@ -22,12 +22,25 @@ from lingpipe.tasks.translation.source_ids import line_numbers, source_ids, warn
 class LineTranslator:
     """Translates lines. Its graphs are built once for each number of groups."""
 
-    def __init__(self, program: Program, vocabulary: Vocabulary, params: DecodeParams):
-        self.program, self.params = program, params
+    def __init__(self, program: Program, vocabulary: Vocabulary, params: DecodeParams,
+                 decoder: Decoder | None = None):
+        """
+        Args:
+          program: of the network that translates.
+          vocabulary: its own.
+          params: how lines are translated.
+          decoder: what decodes, if it is there already.
+        """
+        self.program, self.params = program, params.copy().validate()
         self._vocabulary = vocabulary
-        self._decoder = Decoder(program, params, START, END)
+        self._decoder = decoder or Decoder(program, self.params, START, END)
         num_cells = len(program.plan.cells)
         self._num_groups = 1 if num_cells == 1 else 2 * num_cells
+
+    def with_params(self, params: DecodeParams) -> LineTranslator:
+        """A translator with other params, and with the graphs of this one if they do not differ."""
+        decoder = self._decoder if _of_graphs(params) == _of_graphs(self.params) else None
+        return LineTranslator(self.program, self._vocabulary, params, decoder)
 
     def translate(self, lines: Sequence[str], has_tags: bool | None) -> list[str]:
         """Returns the translations of lines, in their order; an empty line stays empty.
@@ -72,6 +85,11 @@ class LineTranslator:
                             'extra_length=%d more than the source, without an end: %s',
                             len(endless), p.max_length, p.extra_length, line_numbers(endless))
         return translations
+
+
+def _of_graphs(params: DecodeParams) -> DecodeParams:
+    """The params without those that the graphs of a translator do not depend on."""
+    return params.copy().set(extra_length=0, max_source_length=2, group_size=1, language='')
 
 
 def _group(sources: list[list[int]], params: DecodeParams) -> SentenceGroup:

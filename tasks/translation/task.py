@@ -80,8 +80,10 @@ class Translation(Problem):
         params = self.params.decode.copy().set(**fields)
         vocabulary = self.vocabulary(facts)
         last = self._last_translator   # Its graphs take long to build.
-        if last is None or last.program is not program or last.params != params:
+        if last is None or last.program is not program:
             last = self._last_translator = LineTranslator(program, vocabulary, params)
+        elif last.params != params:
+            last = self._last_translator = last.with_params(params)
         return last.translate(lines, facts.get('language_tags'))
 
     def vocabulary(self, facts: Mapping[str, Any]) -> Vocabulary:

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.checkpoint import Checkpointer
+from lingpipe.pipeline.decoding.decoder import Decoder
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.translation.corpus.vocabulary import END, UNKNOWN
@@ -69,6 +70,31 @@ def test_greedy_in_one_cell_too(corpus):
     found = [task.decode(program, LINES, facts(task, corpus))
              for task, program in (made(k, decode__beam_size=1) for k in (1, 2))]
     assert found[0] == found[1]
+
+
+def test_graphs_are_built_anew_only_for_params_that_they_depend_on(corpus, monkeypatch):
+    """Each length, group size and language built them again, which took seconds."""
+    decoders = []
+
+    def make_and_count(*args):
+        decoders.append(Decoder(*args))
+        return decoders[-1]
+
+    monkeypatch.setattr('lingpipe.tasks.translation.line_translator.Decoder', make_and_count)
+    task, program = made(1, decode__beam_size=1)
+    known = facts(task, corpus)
+    other = {'extra_length': 9, 'group_size': 1, 'language': 'de', 'max_source_length': 4}
+    expected = task.params.copy().instantiate().translate(program, LINES, known, **other)
+
+    decoders.clear()
+    whole = task.translate(program, LINES, known)
+    for name, value in other.items():
+        task.translate(program, LINES, known, **{name: value})
+    assert task.translate(program, LINES, known, **other) == expected != whole
+    assert task.translate(program, LINES, known) == whole
+    assert len(decoders) == 1
+    assert task.translate(program, LINES, known, max_length=2) != whole
+    assert len(decoders) == 2
 
 
 def test_vocabulary_of_another_run_is_refused(corpus, tmp_path):
