@@ -1,4 +1,4 @@
-"""Hugging Face: the folder of a causal language model of the family of LLaMA, and its weights.
+"""Hugging Face: the folder of a causal language model, LLaMA's kin or GPT-2, and its weights.
 
     config.json                      what tasks/text/hugging_face_config.py reads
     model.safetensors                the weights; only if it is not there, they are in parts:
@@ -9,6 +9,10 @@ The weights are known here by the paths that they have in a LanguageModel (tasks
 `weights/model/attention_0/body/wq`, and have its shapes: Hugging Face keeps the kernels of
 projections transposed. Channels of heads need no other order, since both rotate halves
 (layers/rotary.py).
+
+GPT-2 has them as they are here, but q, k and v side by side in one tensor, c_attn. Its pieces have
+names of their own here, as h.0.attn.c_attn.q.weight. In a folder that GPT2Model wrote, and not
+GPT2LMHeadModel, the names lack their first word, `transformer`.
 
 Tensors are read one by one, so that no second copy of the model is ever in memory.
 """
@@ -60,7 +64,22 @@ _KERNELS = {
        for c in ('gate', 'up', 'down')},
     'lm_head.weight': 'softmax/w',
 }
-_IS_CONSTANT = re.compile(r'.*\.rotary_emb\.inv_freq')   # Old files have it; config.json says it.
+_PATHS_OF_GPT2 = {
+    'transformer.wte.weight': 'embedding/w',
+    'transformer.wpe.weight': 'positions/w',
+    **{f'transformer.{name}.{theirs}': f'{path}/{ours}'
+       for name, path in {'h.{i}.ln_1': 'attention_{i}/norm', 'h.{i}.ln_2': 'ffn_{i}/norm',
+                          'ln_f': 'norm'}.items()
+       for theirs, ours in {'weight': 'scale', 'bias': 'offset'}.items()},
+    **{f'transformer.h.{{i}}.{name}.{kind}': f'{path}/{kind[0]}{suffix}'
+       for name, path, suffix in [('attn.c_proj', 'attention_{i}/body', 'o'),
+                                  ('mlp.c_fc', 'ffn_{i}/body', '1'),
+                                  ('mlp.c_proj', 'ffn_{i}/body', '2'),
+                                  *[(f'attn.c_attn.{c}', 'attention_{i}/body', c) for c in 'qkv']]
+       for kind in ('weight', 'bias')},
+}
+# Old files have these, which config.json says: speeds of rotations, and the causal mask.
+_IS_CONSTANT = re.compile(r'.*\.rotary_emb\.inv_freq|(.*\.)?h\.\d+\.attn\.(masked_)?bias')
 _DTYPES = {'F64': 'float64', 'F32': 'float32', 'F16': 'float16', 'BF16': 'bfloat16'}
 
 
@@ -88,13 +107,43 @@ def part_name(index: int, num_parts: int) -> str:
 
 def weight_of(tensor: str) -> Place | None:
     """The path of a weight in a LanguageModel, by the name of the tensor; None: there is none."""
-    return _place(tensor, _PATHS, _KERNELS)
+    return _place(tensor, _PATHS | _PATHS_OF_GPT2, _KERNELS)
 
 
-def tensor_of(path: str) -> Place | None:
+def tensor_of(path: str, model_type: str = 'llama') -> Place | None:
     """The name of a tensor, by the path of the weight in a LanguageModel; None: there is none."""
-    return _place(path, {ours: theirs for theirs, ours in _PATHS.items()},
+    plain = _PATHS_OF_GPT2 if model_type == 'gpt2' else _PATHS
+    return _place(path, {ours: theirs for theirs, ours in plain.items()},
                   {ours: theirs for theirs, ours in _KERNELS.items()})
+
+
+def pieces_of(tensor: str, model_type: str) -> list[str]:
+    """The names of what stands side by side in a tensor of a file, each of which is one weight."""
+    if model_type != 'gpt2':
+        return [tensor]
+    has_root = tensor.startswith(('transformer.', 'lm_head.'))
+    root, is_fused, kind = tensor.rpartition('.c_attn.')
+    names = [f'{root}.c_attn.{c}.{kind}' for c in 'qkv'] if is_fused else [tensor]
+    return names if has_root else [f'transformer.{name}' for name in names]
+
+
+def whole_of(piece: str) -> str:
+    """The name of the tensor of which something is a piece."""
+    return re.sub(r'\.c_attn\.[qkv]\.', '.c_attn.', piece)
+
+
+class _Piece(NamedTuple):
+    """Where a weight is in the files.
+
+    Attributes:
+      tensor: its name there.
+      part, num_parts: which of the parts of its last axis.
+      is_transposed: whether its two axes are in the other order there.
+    """
+    tensor: str
+    part: int
+    num_parts: int
+    is_transposed: bool
 
 
 class Folder:
@@ -116,22 +165,31 @@ class Folder:
         """
         self.path, self.config = path, read_config(path)
         self._files = _files_by_tensor(path)
-        if self.config.get('tie_word_embeddings') and 'lm_head.weight' in self._files:
-            self._check_copy('lm_head.weight', 'model.embed_tokens.weight')
-        places = {name: weight_of(name) for name in self._files if not _IS_CONSTANT.fullmatch(name)}
-        if unknown := [name for name, place in places.items() if place is None]:
+        self._kind_of_model = str(self.config.get('model_type'))
+        is_gpt2 = self._kind_of_model == 'gpt2'
+        if self.config.get('tie_word_embeddings', is_gpt2) and 'lm_head.weight' in self._files:
+            tables = (['transformer.wte.weight', 'wte.weight'] if is_gpt2
+                      else ['model.embed_tokens.weight'])
+            self._check_copy('lm_head.weight', next(
+                (name for name in tables if name in self._files), tables[0]))
+        pieces = {name: pieces_of(name, self._kind_of_model) for name in self._files
+                  if not _IS_CONSTANT.fullmatch(name)}
+        places = {name: [weight_of(piece) for piece in names] for name, names in pieces.items()}
+        if unknown := [name for name, found in places.items() if None in found]:
             raise ValueError(f'{path} has tensors that the network has no place for: '
                              f'{_listed(unknown)}; take a folder of a causal language model of '
                              'the kinds that docs/hugging-face.md names.')
-        self._places = {f'{_PREFIX}{place.name}': Place(name, place.is_transposed)
-                        for name, place in places.items() if place}
-        self.kinds = {key: self._kind(place) for key, place in self._places.items()}
+        self._places = {f'{_PREFIX}{place.name}': _Piece(name, i, len(found), place.is_transposed)
+                        for name, found in places.items() for i, place in enumerate(found) if place}
+        self.kinds = {key: self._kind(piece) for key, piece in self._places.items()}
 
     def read(self, key: str) -> np.ndarray:
         """Returns a weight, in the layout of a LanguageModel."""
-        name, is_transposed = self._places[key]
-        array: np.ndarray = self._files[name].get_tensor(name)
-        return np.ascontiguousarray(array.T) if is_transposed else array
+        piece = self._places[key]
+        array: np.ndarray = self._files[piece.tensor].get_tensor(piece.tensor)
+        if piece.num_parts > 1:
+            return np.ascontiguousarray(np.split(array, piece.num_parts, -1)[piece.part])
+        return np.ascontiguousarray(array.T) if piece.is_transposed else array
 
     def check_used(self, missing: Mapping[str, str], used: Iterable[str], spared: Iterable[str]
                    ) -> None:
@@ -142,13 +200,14 @@ class Folder:
           used: keys of the weights that are taken from here.
           spared: keys of variables that no rule takes; the tensors of these need not be used.
         """
-        unused = [place.name for key, place in self._places.items()
-                  if key not in {*used, *spared}]
+        taken = {*used, *spared}
+        unused = list(dict.fromkeys(piece.tensor for key, piece in self._places.items()
+                                    if key not in taken))
         if not missing and not unused:
             return
         problems = []
         if missing:
-            reasons = [f'{_with_tensor(key)}: {why}' for key, why in missing.items()]
+            reasons = [f'{self._with_tensor(key)}: {why}' for key, why in missing.items()]
             problems.append(f'weights that it does not give: {_listed(reasons)}')
         if unused:
             problems.append(f'tensors that no weight takes: {_listed(unused)}')
@@ -158,15 +217,22 @@ class Folder:
         raise ValueError(f'{self.path} does not fit the network. There are '
                          f'{", and ".join(problems)}; {remedy}.')
 
-    def _kind(self, place: Place) -> dict[str, Any]:
+    def _kind(self, piece: _Piece) -> dict[str, Any]:
         """Raises ValueError if a tensor is of no kind of numbers that is read here."""
-        described = self._files[place.name].get_slice(place.name)
+        described = self._files[piece.tensor].get_slice(piece.tensor)
         dtype, shape = described.get_dtype(), list(described.get_shape())
         if dtype not in _DTYPES:
-            raise ValueError(f'{self.path}: the tensor {place.name} has numbers of the kind '
+            raise ValueError(f'{self.path}: the tensor {piece.tensor} has numbers of the kind '
                              f'{dtype}, as quantised weights have; take a folder with weights of '
                              f'{", ".join(_DTYPES)}.')
-        return {'shape': shape[::-1] if place.is_transposed else shape, 'dtype': _DTYPES[dtype]}
+        if shape and shape[-1] % piece.num_parts == 0:
+            shape[-1] //= piece.num_parts
+        return {'shape': shape[::-1] if piece.is_transposed else shape, 'dtype': _DTYPES[dtype]}
+
+    def _with_tensor(self, key: str) -> str:
+        """The key of a weight, with the name of the tensor that gives it."""
+        place = tensor_of(key.removeprefix(_PREFIX), self._kind_of_model)
+        return f'{key} ({whole_of(place.name)})' if place else key
 
     def _check_copy(self, name: str, original: str) -> None:
         """Leaves out a tensor that is another one again. Raises ValueError if it is not."""
@@ -239,12 +305,6 @@ def read_json(path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f'{path} holds no JSON object; write it again.')
     return value
-
-
-def _with_tensor(key: str) -> str:
-    """The key of a weight, with the name of the tensor that gives it."""
-    place = tensor_of(key.removeprefix(_PREFIX))
-    return f'{key} ({place.name})' if place else key
 
 
 def _listed(names: list[str]) -> str:

@@ -50,19 +50,19 @@ class StoredWeight:
 
     Attributes:
       name: that of Hugging Face.
-      weight: its value here.
+      weights: its value here, or several that stand side by side there, in one last axis.
       is_transposed: whether its two axes are in the other order there.
       dtype: the type that it has there.
     """
     name: str
-    weight: tf.Tensor
+    weights: tuple[tf.Tensor, ...]
     is_transposed: bool
     dtype: tf.DType
 
     @property
     def num_bytes(self) -> int:
         """What its value takes in a file."""
-        return int(self.weight.shape.num_elements() * self.dtype.size)
+        return int(sum(one.shape.num_elements() for one in self.weights) * self.dtype.size)
 
     def array(self) -> np.ndarray:
         """Returns what the file holds: the nearest numbers, of two as near the even one.
@@ -70,7 +70,8 @@ class StoredWeight:
         Raises:
           ValueError: the type does not reach as far as the weight does.
         """
-        array: np.ndarray = self.weight.numpy()
+        arrays = [weight.numpy() for weight in self.weights]
+        array: np.ndarray = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, -1)
         array = array.T if self.is_transposed else array
         with np.errstate(over='ignore'):   # It is an error below.
             stored = array.astype(self.dtype.as_numpy_dtype, order='C', copy=False)
@@ -127,7 +128,7 @@ def hugging_face_folder(network: Layer, weights: Mapping[str, tf.Tensor],
         hugging_face.read_config(source) if is_from_there else {}, dtype)
     copied = {name: path for name in _COPIED if is_from_there
               and os.path.isfile(path := os.path.join(source, name))}
-    tensors = _tensors(models[0].path, weights, tf.as_dtype(dtype))
+    tensors = _tensors(models[0].path, config['model_type'], weights, tf.as_dtype(dtype))
     parts = _parts(tensors)
     contents: dict[str, Any] = {hugging_face.CONFIG: config}
     if len(parts) > 1:
@@ -149,15 +150,17 @@ def _parts(tensors: Mapping[str, StoredWeight]) -> dict[str, dict[str, StoredWei
     return {hugging_face.part_name(i, len(parts)): part for i, part in enumerate(parts)}
 
 
-def _tensors(path: str, weights: Mapping[str, tf.Tensor],
+def _tensors(path: str, model_type: str, weights: Mapping[str, tf.Tensor],
              dtype: tf.DType) -> dict[str, StoredWeight]:
     """The weights by the names of Hugging Face. Raises ValueError if one has no such name."""
-    tensors = {}
+    pieces, is_transposed = {}, {}
     for name, weight in weights.items():
-        place = hugging_face.tensor_of(name.removeprefix(f'{path}/'))
+        place = hugging_face.tensor_of(name.removeprefix(f'{path}/'), model_type)
         if place is None:
             raise ValueError(f'the weight {name} has no name in the models of Hugging Face; use '
                              'saved_model, npz, safetensors or onnx.')
-        tensors[place.name] = StoredWeight(
-            place.name, weight, place.is_transposed, dtype)
-    return tensors
+        pieces[place.name], is_transposed[place.name] = weight, place.is_transposed
+    return {name: StoredWeight(name, tuple(pieces[one] for one in names), is_transposed[names[0]],
+                               dtype)
+            for name in dict.fromkeys(map(hugging_face.whole_of, pieces))
+            for names in [hugging_face.pieces_of(name, model_type)]}

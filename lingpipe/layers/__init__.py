@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # What `__getattr__` does, for type checkers and editors.
     )
     from lingpipe.layers.keras_layer import KerasLayer as KerasLayer
     from lingpipe.layers.layer_norm import LayerNorm as LayerNorm
+    from lingpipe.layers.learned_positions import LearnedPositions as LearnedPositions
     from lingpipe.layers.losses import CrossEntropyLoss as CrossEntropyLoss
     from lingpipe.layers.losses import MeanSquaredErrorLoss as MeanSquaredErrorLoss
     from lingpipe.layers.losses import SigmoidCrossEntropyLoss as SigmoidCrossEntropyLoss
@@ -63,6 +64,7 @@ _NAMES_BY_FILE = {
     'grouped_query_attention': ['GroupedQueryAttention'],
     'keras_layer': ['KerasLayer'],
     'layer_norm': ['LayerNorm'],
+    'learned_positions': ['LearnedPositions'],
     'losses': ['CrossEntropyLoss', 'MeanSquaredErrorLoss', 'SigmoidCrossEntropyLoss'],
     'mixture_of_experts': ['MixtureOfExperts'],
     'pooling': ['AvgPool2D', 'GlobalAvgPool2D', 'MaxPool2D'],

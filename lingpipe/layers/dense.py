@@ -37,12 +37,32 @@ def _normal_cdf(x: tf.Tensor) -> tf.Tensor:
     return 0.5 * (1 + tf.math.erf(x * math.sqrt(0.5)))
 
 
+@tf.custom_gradient
+def gelu_tanh(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    """x * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, which is near to gelu; GPT-2 has it.
+
+    Only x is kept for backward.
+    """
+    slope, cubic = math.sqrt(2 / math.pi), 0.044715
+
+    def curve(x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(slope * (x + cubic * x * x * x))
+
+    def gradient(dy: tf.Tensor) -> tf.Tensor:
+        t = curve(x)
+        return dy * (0.5 * (1 + t)
+                     + 0.5 * x * (1 - t * t) * slope * (1 + 3 * cubic * x * x))
+
+    return 0.5 * x * (1 + curve(x)), gradient
+
+
 # What Keras has by the same names, without its dispatch, or kept smaller for backward.
 _ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     'linear': lambda x: x,
     'relu': tf.nn.relu,
     'relu6': tf.nn.relu6,
     'gelu': gelu,
+    'gelu_tanh': gelu_tanh,   # Keras has it as gelu(approximate=True), and so by no name.
     'tanh': tf.tanh,
     'sigmoid': tf.sigmoid,
     'softmax': lambda x: tf.cast(tf.nn.softmax(tf.cast(x, tf.float32)), x.dtype),
@@ -50,7 +70,7 @@ _ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
 
 
 def activation_fn(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The function of a Keras activation's name; gelu is the exact one.
+    """The function of a Keras activation's name; gelu is the exact one, gelu_tanh is near to it.
 
     Raises:
       ValueError: Keras has no such activation.

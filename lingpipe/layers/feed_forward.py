@@ -31,7 +31,7 @@ class FeedForward(Shardable):
         """Sizes, activation, dropout and initialisation."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
         hidden_dim: int = field(REQUIRED, 'F, the hidden units.', least=1)
-        activation: str = field('relu', 'Name in keras.activations.')
+        activation: str = field('relu', "Name in keras.activations, or 'gelu_tanh'.")
         dropout_rate: float = field(0., 'Probability that a hidden unit becomes zero in training.',
                                     least=0, below=1)
         init_scale: float = field(1., 'Factor on the variance of the first values of w1 and w2.',

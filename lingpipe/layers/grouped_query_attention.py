@@ -10,6 +10,7 @@ channels of a head.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import tensorflow as tf
@@ -28,7 +29,7 @@ from lingpipe.layers.static_shapes import as_spec, static_shape
 
 
 class GroupedQueryAttention(Layer):
-    """Causal self-attention with rotary positions; x [b, T, D] -> [b, T, D].
+    """Causal self-attention, with rotary positions or none; x [b, T, D] -> [b, T, D].
 
     Head c // h of the columns of wq uses head c // (r h) of the columns of wk and wv. If the
     network has the values `documents` and `positions`, both int [b, T], a position sees only
@@ -48,6 +49,8 @@ class GroupedQueryAttention(Layer):
         num_groups: int = field(0, 'G, the number of heads of keys and values; 0: num_heads; 1: '
                                    'multi-query attention.', least=0)
         head_dim: int = field(0, 'h, the channels of a head; 0: input_dim / num_heads.', least=0)
+        is_rotary: bool = field(True, 'Whether queries and keys are rotated; a network without has '
+                                      'other positions, as LearnedPositions.')
         rotary_base: float = field(10_000., 'The slowest channels turn by nearly 1 / rotary_base a '
                                             'position; larger for longer texts.', least=1)
         rotary_scaling: RotaryScaling = field(RotaryScaling(), 'Slower rotations for longer texts.')
@@ -74,7 +77,7 @@ class GroupedQueryAttention(Layer):
                                  f'num_heads={self.num_heads}, but every group has as many heads; '
                                  'choose one that does.')
             head_dim = self.head_dim or self.input_dim // self.num_heads
-            if head_dim % 2:
+            if self.is_rotary and head_dim % 2:
                 raise ValueError(f'a head has {head_dim} channels, but rotary positions turn '
                                  'pairs of them; make head_dim even.')
 
@@ -102,6 +105,12 @@ class GroupedQueryAttention(Layer):
             self.add_weight('q_scale', [self.head_dim], 'ones')
             self.add_weight('k_scale', [self.head_dim], 'ones')
 
+    def reads_if_there(self) -> dict[str, str]:
+        """Positions are read only to rotate by them."""
+        reads = super().reads_if_there()
+        return reads if self.params.is_rotary else {
+            argument: name for argument, name in reads.items() if argument != 'positions'}
+
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor,
               positions: tf.Tensor | None = None,
               documents: tf.Tensor | None = None) -> tf.Tensor:
@@ -119,11 +128,11 @@ class GroupedQueryAttention(Layer):
         p = self.params
         self._check(x, positions, documents)
         b, t = dims(x)[:2]
-        cos, sin = self._rotations(tf.range(t) if positions is None else positions)
-        cos, sin = cos[..., tf.newaxis, :], sin[..., tf.newaxis, :]  # [b or none, T, 1, h/2]
+        places = tf.range(t) if positions is None else positions
+        turned = self._turning(places[..., tf.newaxis])  # [b or none, T, 1]
         q, k, v = self._projected(theta, x)
-        k = rotate(tf.reshape(k, [b, t, self.num_groups, self.head_dim]), cos, sin)
-        q = rotate(tf.reshape(q, [b, t, p.num_heads, self.head_dim]), cos, sin)
+        k = turned(tf.reshape(k, [b, t, self.num_groups, self.head_dim]))
+        q = turned(tf.reshape(q, [b, t, p.num_heads, self.head_dim]))
         q = tf.reshape(q, [-1, t, self.num_groups, p.num_heads // self.num_groups, self.head_dim])
         v = tf.reshape(v, [b, t, self.num_groups, self.head_dim])
 
@@ -141,9 +150,10 @@ class GroupedQueryAttention(Layer):
                  + projection_flops(b * t, self.width, p.input_dim, p.biases == 'all')
                  + 2 * projection_flops(b * t, p.input_dim, self.group_width, self.has_bias)
                  + b * t * self.width  # q, scaled.
-                 + rotation_flops(b * t * (self.width + self.group_width),
-                                  t * (1 if positions is None else b) * self.head_dim // 2)
                  + attention_flops(b, t, p.num_heads, self.head_dim, p.block_size))
+        if p.is_rotary:
+            flops += rotation_flops(b * t * (self.width + self.group_width),
+                                    t * (1 if positions is None else b) * self.head_dim // 2)
         if p.normalises_heads:
             flops += rms_norm_flops(b * t * (p.num_heads + self.num_groups), self.head_dim)
         return Cost(flops, self.num_weights, as_spec(x))
@@ -164,14 +174,14 @@ class GroupedQueryAttention(Layer):
         """
         check_last_dim(x, self.params.input_dim, self.path)
         n, k = dims(x)[:2]
-        cos, sin = self._rotations(ctx.position)   # [h/2]
+        place = ctx.position
         if ctx.starts is not None:
-            cos, sin = (rows[:, tf.newaxis, tf.newaxis, tf.newaxis] for rows in
-                        self._rotations(ctx.position - ctx.starts))   # [n, 1, 1, 1, h/2]
+            place = (place - ctx.starts)[:, tf.newaxis, tf.newaxis, tf.newaxis]  # [n, 1, 1, 1]
+        turned = self._turning(place)
         new_q, new_k, new_v = self._projected(theta, x)
-        q = rotate(tf.reshape(new_q, [n, k, self.num_groups, -1, self.head_dim]), cos, sin)
+        q = turned(tf.reshape(new_q, [n, k, self.num_groups, -1, self.head_dim]))
         one_position = [n, k, self.num_groups, 1, self.head_dim]
-        new_k = rotate(tf.reshape(new_k, one_position), cos, sin)
+        new_k = turned(tf.reshape(new_k, one_position))
         past = NestedMap(k=tf.concat([past.k, new_k], 3),
                          v=tf.concat([past.v, tf.reshape(new_v, one_position)], 3))
 
@@ -192,12 +202,12 @@ class GroupedQueryAttention(Layer):
         places = ctx.position + tf.range(t)
         starts = tf.zeros([1], tf.int32) if ctx.starts is None else ctx.starts
         starts = starts[:, tf.newaxis, tf.newaxis]  # [n or 1, 1, 1]
-        cos, sin = self._rotations(places - starts)  # [n or 1, 1, t, h/2]
+        turned = self._turning(places - starts)  # [n or 1, 1, t]
         new_q, new_k, new_v = (tf.transpose(value, [0, 2, 1, 3]) for value in (
             tf.reshape(rows, [n, t, -1, self.head_dim]) for rows in self._projected(theta, x)))
-        q = tf.reshape(rotate(new_q, cos, sin), [n, 1, self.num_groups, -1, self.head_dim])
+        q = tf.reshape(turned(new_q), [n, 1, self.num_groups, -1, self.head_dim])
         past = NestedMap(
-            k=tf.concat([past.k, rotate(new_k, cos, sin)[:, tf.newaxis]], 3),
+            k=tf.concat([past.k, turned(new_k)[:, tf.newaxis]], 3),
             v=tf.concat([past.v, new_v[:, tf.newaxis]], 3))  # [n, 1, G, s, h]
 
         scores = tf.cast(tf.matmul(q, past.k, transpose_b=True), tf.float32)  # [n, 1, G, r t, s]
@@ -227,9 +237,13 @@ class GroupedQueryAttention(Layer):
         heads = tf.reshape(rows, [-1, self.head_dim])
         return tf.reshape(rms_norm(heads, scale, self.params.epsilon), dims(rows))
 
-    def _rotations(self, positions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _turning(self, places: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+        """What rotates heads [..., h] by their places, which broadcast to [...]."""
         p = self.params
-        return rotations(positions, self.head_dim, p.rotary_base, p.rotary_scaling)
+        if not p.is_rotary:
+            return lambda heads: heads
+        cos, sin = rotations(places, self.head_dim, p.rotary_base, p.rotary_scaling)
+        return lambda heads: rotate(heads, cos, sin)
 
     def _check(self, x: tf.Tensor | tf.TensorSpec, positions: tf.Tensor | tf.TensorSpec | None,
                documents: tf.Tensor | tf.TensorSpec | None) -> None:

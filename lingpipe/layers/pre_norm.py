@@ -1,4 +1,4 @@
-"""PreNorm: x + body(RMSNorm(x)), one part of a layer of a language model.
+"""PreNorm: x + body(norm(x)), one part of a layer of a language model.
 
 A layer of a decoder is two of them, attention and feed-forward, so that a pipeline may cut between.
 
@@ -6,7 +6,7 @@ Shapes: b micro-batch, T time, D model.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -14,6 +14,7 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
+from lingpipe.layers.layer_norm import LayerNorm
 from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.layers.rms_norm import RMSNorm
 from lingpipe.layers.static_shapes import as_spec, num_elements
@@ -21,7 +22,7 @@ from lingpipe.pricing import price
 
 
 class PreNorm(Layer):
-    """x + body(RMSNorm(x)); x [b, T, D] -> [b, T, D].
+    """x + body(norm(x)), where norm is RMSNorm or LayerNorm; x [b, T, D] -> [b, T, D].
 
     It reads what the body reads: `positions`, `documents` and `weight`, where the body has such
     arguments and the network such values.
@@ -36,14 +37,16 @@ class PreNorm(Layer):
         body: Layer.Params = field(REQUIRED, 'The layer between normalisation and sum, as '
                                              'GroupedQueryAttention, SwiGLU or MixtureOfExperts; '
                                              'it keeps the shape.')
-        epsilon: float = field(1e-5, 'Added to the mean of squares.', least=0)
+        norm: Literal['rms', 'layer'] = field('rms', 'RMSNorm, or LayerNorm.')
+        epsilon: float = field(1e-5, 'Added to the mean of squares, or to the variance.', least=0)
 
     params: Params
 
     def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
-        self.norm: RMSNorm = self.add_child(RMSNorm.Params(dim=p.dim, epsilon=p.epsilon), 'norm')
+        norm = LayerNorm if p.norm == 'layer' else RMSNorm
+        self.norm: Layer = self.add_child(norm.Params(dim=p.dim, epsilon=p.epsilon), 'norm')
         self.body: Layer = self.add_child(p.body, 'body')
         self.is_positionwise = self.body.is_positionwise
 

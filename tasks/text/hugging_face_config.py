@@ -1,10 +1,10 @@
 """Config: config.json of a model of Hugging Face, as fields of a LanguageModel, and back.
 
-Read and written are causal language models of the family of LLaMA: of each model_type below, these
-are all the fields with which transformers' class computes, up to those that a file may not change
-here. A field that would change the result and is not supported is refused, so that a network that
-comes in computes what transformers computes. Both spellings of the rotations are read: `rope_theta`
-and `rope_scaling`, and `rope_parameters`, which transformers writes since version 5.
+Read and written are causal language models of the family of LLaMA, and GPT-2: of each model_type
+below, these are all the fields with which transformers' class computes, up to those that a file may
+not change here. A field that would change the result and is not supported is refused, so that a
+network that comes in computes what transformers computes. Both spellings of the rotations are read:
+`rope_theta` and `rope_scaling`, and `rope_parameters`, which transformers writes since version 5.
 """
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from lingpipe.wording.values import show
 Config = Mapping[str, Any]   # what config.json holds
 
 # The fields of LanguageModel.Params that a config.json determines.
-FIELDS = ('vocab_size', 'num_layers', 'model_dim', 'hidden_dim', 'num_heads', 'num_groups',
-          'head_dim', 'rotary_base', 'rotary_scaling', 'biases', 'normalises_heads', 'epsilon',
-          'is_tied', 'is_scaled')
+FIELDS = ('family', 'num_positions', 'vocab_size', 'num_layers', 'model_dim', 'hidden_dim',
+          'num_heads', 'num_groups', 'head_dim', 'rotary_base', 'rotary_scaling', 'biases',
+          'normalises_heads', 'epsilon', 'is_tied', 'is_scaled')
 
 _CLASSES = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM',
-            'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM'}
+            'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM',
+            'gpt2': 'GPT2LMHeadModel'}
 
 # Field -> the values with which it is as if it were not there; a field may be missing.
 _SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -32,6 +33,16 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
     'partial_rotary_factor': (1, None),
     'quantization_config': (None,),
 }
+
+# The same for gpt2, whose dropout is there if it is not named.
+_SUPPORTED_OF_GPT2: dict[str, tuple[Any, ...]] = {
+    'activation_function': ('gelu_new', 'gelu_pytorch_tanh'),   # two names of one function
+    'scale_attn_weights': (True,),
+    **dict.fromkeys(['scale_attn_by_inverse_layer_idx', 'reorder_and_upcast_attn',
+                     'add_cross_attention'], (False, None)),
+    'quantization_config': (None,),
+}
+_DROPOUT_OF_GPT2 = ('embd_pdrop', 'attn_pdrop', 'resid_pdrop')
 
 # RotaryScaling's fields -> those of Hugging Face, for rope_type=llama3.
 _SCALING = {'factor': 'factor', 'low': 'low_freq_factor', 'high': 'high_freq_factor',
@@ -47,9 +58,11 @@ def fields_of(config: Config) -> dict[str, Any]:
     kind = str(config.get('model_type'))
     if kind not in _CLASSES:
         _refuse('model_type', config.get('model_type'), f'{", ".join(_CLASSES)} are')
-    for name, values in _SUPPORTED.items():
+    for name, values in (_SUPPORTED_OF_GPT2 if kind == 'gpt2' else _SUPPORTED).items():
         if name in config and config[name] not in values:
             _refuse(name, config[name], f'{values[0]!r} is')
+    if kind == 'gpt2':
+        return _fields_of_gpt2(config)
     _check_window(config, kind)
 
     num_heads, dim = _number(config, 'num_attention_heads'), _number(config, 'hidden_size')
@@ -57,6 +70,8 @@ def fields_of(config: Config) -> dict[str, Any]:
     has_groups = config.get('num_key_value_heads', None if kind == 'llama' else 0) is not None
     has_head_dim = kind == 'qwen3' or config.get('head_dim') is not None
     return {
+        'family': 'llama',
+        'num_positions': 0,
         'vocab_size': _number(config, 'vocab_size'),
         'num_layers': _number(config, 'num_hidden_layers'),
         'model_dim': dim,
@@ -92,6 +107,8 @@ def config_of(fields: Mapping[str, Any], source: Config,
         raise ValueError('is_scaled=True multiplies the vectors of ids by sqrt(model_dim), which '
                          'no model of Hugging Face that is written here does; train with '
                          'task.model.is_scaled=False.')
+    if fields['family'] == 'gpt2':
+        return _config_of_gpt2(fields, dtype)
     kind = ('qwen3' if fields['normalises_heads'] else
             'qwen2' if fields['biases'] == 'qkv' else 'llama')
     if kind == 'qwen3' and fields['biases'] == 'qkv':
@@ -123,6 +140,59 @@ def config_of(fields: Mapping[str, Any], source: Config,
         config['max_position_embeddings'] = int(scaling.factor * scaling.length)
     if kind != 'qwen2':
         config['attention_bias'] = fields['biases'] == 'all'
+    return config
+
+
+def _fields_of_gpt2(config: Config) -> dict[str, Any]:
+    """Does what `fields_of` does."""
+    for name in _DROPOUT_OF_GPT2:
+        if (rate := config.get(name, 0.1)) != 0:
+            _refuse(name, rate, '0 is, which is the same but for the training')
+    num_heads, dim = _number(config, 'n_head'), _number(config, 'n_embd')
+    has_hidden_dim = config.get('n_inner') is not None
+    has_tie = 'tie_word_embeddings' in config
+    return {
+        'family': 'gpt2',
+        'num_positions': _number(config, 'n_positions'),
+        'vocab_size': _number(config, 'vocab_size'),
+        'num_layers': _number(config, 'n_layer'),
+        'model_dim': dim,
+        'hidden_dim': _number(config, 'n_inner') if has_hidden_dim else 4 * dim,
+        'num_heads': num_heads,
+        'num_groups': num_heads,
+        'head_dim': dim // num_heads,
+        'epsilon': _real(config, 'layer_norm_epsilon', 1e-5),
+        'biases': 'all',
+        'normalises_heads': False,
+        'is_tied': _flag(config, 'tie_word_embeddings') if has_tie else True,
+        'is_scaled': False,
+        'rotary_base': 10_000.,
+        'rotary_scaling': RotaryScaling()}
+
+
+def _config_of_gpt2(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    """Does what `config_of` does without a source."""
+    config = {
+        'architectures': [_CLASSES['gpt2']],
+        'model_type': 'gpt2',
+        'vocab_size': fields['vocab_size'],
+        'n_positions': fields['num_positions'],
+        'n_embd': fields['model_dim'],
+        'n_inner': fields['hidden_dim'],
+        'n_layer': fields['num_layers'],
+        'n_head': fields['num_heads'],
+        'activation_function': 'gelu_new',
+        'layer_norm_epsilon': fields['epsilon'],
+        **dict.fromkeys(_DROPOUT_OF_GPT2, 0.),
+        'tie_word_embeddings': fields['is_tied'],
+        'bos_token_id': None,   # as in `config_of`
+        'eos_token_id': None,
+        'torch_dtype': dtype}
+    meant = _fields_of_gpt2(config)
+    if others := [f'task.model.{name}={fields[name]!r} ({meant[name]!r} there)'
+                  for name in FIELDS if fields[name] != meant[name]]:
+        raise ValueError(f'the GPT-2 of Hugging Face has no {", ".join(others)}; train with what '
+                         'it has.')
     return config
 
 

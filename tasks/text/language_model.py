@@ -1,4 +1,7 @@
-"""LanguageModel: a decoder alone, as LLaMA (Touvron et al., 2023, arXiv:2302.13971) has it.
+"""LanguageModel: a decoder alone, of the parts of LLaMA or of GPT-2.
+
+LLaMA (Touvron et al., 2023, arXiv:2302.13971) has RMSNorm, rotary positions and SwiGLU. GPT-2
+(Radford et al., 2019) has LayerNorm, learned positions and a feed-forward part with GELU.
 
 It is one sequence of layers, which a pipeline may cut anywhere.
 
@@ -6,6 +9,7 @@ Shapes: b micro-batch, T tokens, D model, V vocabulary.
 
     layers                 reads                              writes
     embedding              target                             x         [b, T, D]
+    positions (of GPT-2)   x, positions                       x         [b, T, D]
     attention_0, ffn_0     x, positions, documents            x         [b, T, D]
     ...
     norm                   x                                  x         [b, T, D]
@@ -43,6 +47,9 @@ class LanguageModel(Sequential):
     class Params(Sequential.Params):
         """Sizes, attention, experts, tied tables, shards."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
+        family: Literal['llama', 'gpt2'] = field('llama', 'Whose normalisation, positions and '
+                                                          'feed-forward parts the layers have.')
+        num_positions: int = field(0, 'Positions that gpt2 learns; no text is longer.', least=0)
         vocab_size: int = field(REQUIRED, 'V, the number of ids.', least=1)
         num_layers: int = field(REQUIRED, 'Layers, each of attention and feed-forward part.',
                                 least=1, most=10_000)
@@ -56,8 +63,8 @@ class LanguageModel(Sequential):
         rotary_scaling: RotaryScaling = field(RotaryScaling(), 'Slower rotations for longer texts.')
         biases: Literal['none', 'qkv', 'all'] = field('none', 'See GroupedQueryAttention.')
         normalises_heads: bool = field(False, 'See GroupedQueryAttention.')
-        epsilon: float = field(1e-5, 'Added to the mean of squares by all that normalises.',
-                               least=0)
+        epsilon: float = field(1e-5, 'Added to the mean of squares or the variance by all that '
+                                     'normalises.', least=0)
         block_size: int = field(256, 'Tokens of a block of the attention.', least=1)
         num_experts: int = field(0, 'Experts of a feed-forward part; 0: it is not a mixture.',
                                  least=0)
@@ -71,6 +78,18 @@ class LanguageModel(Sequential):
         has_bytes: bool = field(True, 'Whether the mini-batch has `bytes`, for bits per byte.')
         vocabulary_shards: int = field(1, 'Layers that the embedding, and the softmax, is split '
                                           'into.', least=1, most=10_000)
+
+        def check(self) -> None:
+            """Raises ValueError for parts of the other family."""
+            super().check()
+            if (self.family == 'gpt2') != (self.num_positions > 0):
+                raise ValueError(f'num_positions={self.num_positions} with family={self.family!r}, '
+                                 'but gpt2 learns 1 or more positions, and llama none; set both '
+                                 'or neither.')
+            if self.family == 'gpt2' and (self.num_experts or self.rotary_scaling.factor != 1):
+                raise ValueError(f'num_experts={self.num_experts} and rotary_scaling.factor='
+                                 f"{self.rotary_scaling.factor:g} are of family='llama', and gpt2 "
+                                 'has neither; leave them out.')
 
     params: Params
 
@@ -116,23 +135,31 @@ def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:
     tables = lib.split(lib.Embedding.Params(
         name='embedding', vocab_size=p.vocab_size, dim=p.model_dim, dtype=p.dtype,
         is_scaled=p.is_scaled, reads={'ids': 'target'}), p.vocabulary_shards)
+    is_gpt2 = p.family == 'gpt2'
+    positions = [lib.LearnedPositions.Params(
+        name='positions', dim=p.model_dim, num_positions=p.num_positions)] if is_gpt2 else []
     attention = lib.GroupedQueryAttention.Params(
         input_dim=p.model_dim, num_heads=p.num_heads, num_groups=p.num_groups,
-        head_dim=p.head_dim, rotary_base=p.rotary_base, rotary_scaling=p.rotary_scaling,
-        biases=p.biases, normalises_heads=p.normalises_heads, epsilon=p.epsilon,
-        block_size=p.block_size)
+        head_dim=p.head_dim, is_rotary=not is_gpt2, rotary_base=p.rotary_base,
+        rotary_scaling=p.rotary_scaling, biases=p.biases, normalises_heads=p.normalises_heads,
+        epsilon=p.epsilon, block_size=p.block_size)
 
-    layers: list[Layer.Params] = [*tables]
+    layers: list[Layer.Params] = [*tables, *positions]
     for i in range(p.num_layers):
         for name, body in ('attention', attention), ('ffn', _feed_forward(p)):
-            layers.append(lib.PreNorm.Params(name=f'{name}_{i}', dim=p.model_dim,
-                                             epsilon=p.epsilon, body=body.copy()))
-    layers.append(lib.RMSNorm.Params(name='norm', dim=p.model_dim, epsilon=p.epsilon))
+            layers.append(lib.PreNorm.Params(name=f'{name}_{i}', dim=p.model_dim, body=body.copy(),
+                                             norm='layer' if is_gpt2 else 'rms',
+                                             epsilon=p.epsilon))
+    norm = lib.LayerNorm if is_gpt2 else lib.RMSNorm
+    layers.append(norm.Params(name='norm', dim=p.model_dim, epsilon=p.epsilon))
     layers += _output(p, [f'{path}/{table.name}/w' for table in tables])
     return layers
 
 
 def _feed_forward(p: LanguageModel.Params) -> Layer.Params:
+    if p.family == 'gpt2':
+        return lib.FeedForward.Params(input_dim=p.model_dim, hidden_dim=p.hidden_dim,
+                                      activation='gelu_tanh')
     if not p.num_experts:
         return lib.SwiGLU.Params(input_dim=p.model_dim, hidden_dim=p.hidden_dim)
     return lib.MixtureOfExperts.Params(

@@ -13,7 +13,9 @@ import tensorflow as tf
 
 from lingpipe.checkpoint import hugging_face, initialize
 from lingpipe.tasks.text.hugging_face import language_model
-from tests.support import tiny_llama
+from lingpipe.tasks.text.hugging_face_config import fields_of
+from lingpipe.tasks.text.language_model import LanguageModel
+from tests.support import tiny_gpt2, tiny_llama
 
 RULES = [('weights/(.*)', r'weights/\1')]
 
@@ -43,6 +45,71 @@ def test_every_tensor_has_a_path_and_every_path_its_tensor() -> None:
     assert hugging_face.weight_of('model.layers.x.self_attn.q_proj.weight') is None
     assert hugging_face.weight_of('model.norm.weight.scale') is None
     assert hugging_face.weight_of('model.layers.01.self_attn.q_proj.weight') is None
+
+
+def test_every_weight_of_gpt2_has_a_piece_of_a_tensor() -> None:
+    network = language_model_of_gpt2().instantiate('model')
+    names = []
+    for weight in network.weights():
+        if weight.shared_with is None:
+            path = weight.path.removeprefix('model/')
+            place = hugging_face.tensor_of(path, 'gpt2')
+            assert place is not None
+            assert hugging_face.weight_of(place.name) == (path, place.is_transposed)
+            names.append(place.name)
+    wholes = {hugging_face.whole_of(name) for name in names}
+    assert wholes == set(tiny_gpt2.tensors(tiny_gpt2.config(tie_word_embeddings=False)))
+    assert sorted(names) == sorted(
+        piece for whole in wholes for piece in hugging_face.pieces_of(whole, 'gpt2'))
+    assert hugging_face.pieces_of('h.0.attn.c_attn.bias', 'gpt2') == [
+        f'transformer.h.0.attn.c_attn.{c}.bias' for c in 'qkv']
+    assert hugging_face.pieces_of('h.0.attn.c_attn.bias', 'llama') == ['h.0.attn.c_attn.bias']
+
+
+def language_model_of_gpt2() -> LanguageModel.Params:
+    return LanguageModel.Params(**fields_of(tiny_gpt2.config(tie_word_embeddings=False)))
+
+
+def test_gpt2_as_gpt2model_wrote_it_has_the_same_weights(tmp_path: pathlib.Path) -> None:
+    """Such a folder has no `transformer` before its names, and old ones have the causal mask."""
+    config = tiny_gpt2.config()
+    weights = tiny_gpt2.tensors(config)
+    old = {name.removeprefix('transformer.'): array for name, array in weights.items()}
+    old |= {'h.0.attn.bias': np.tril(np.ones([1, 1, 4, 4], np.float32)),
+            'h.1.attn.masked_bias': np.array(-1e4, np.float32),
+            'lm_head.weight': old['wte.weight']}
+    first, second = (hugging_face.Folder(tiny_llama.write(tmp_path / name, config, tensors))
+                     for name, tensors in {'new': weights, 'old': old}.items())
+    assert first.kinds == second.kinds
+    for key in first.kinds:
+        np.testing.assert_array_equal(first.read(key), second.read(key))
+    np.testing.assert_array_equal(
+        first.read('weights/model/attention_1/body/wk'),
+        weights['transformer.h.1.attn.c_attn.weight'][:, tiny_gpt2.D:2 * tiny_gpt2.D])
+
+
+def test_a_missing_tensor_of_gpt2_is_named_once(tmp_path: pathlib.Path) -> None:
+    config = tiny_gpt2.config()
+    weights = tiny_gpt2.tensors(config)
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    own = variables(folder)
+    with pytest.raises(ValueError, match=r'tensors that no weight takes: transformer\.h\.1'
+                                         r'\.attn\.c_attn\.bias, .* and 7 more'):
+        initialize(variables(folder, num_layers=1), folder, RULES)
+    del weights['transformer.h.1.attn.c_attn.weight']
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    with pytest.raises(ValueError, match=r'weights/model/attention_1/body/wq \(transformer\.h\.1'
+                                         r'\.attn\.c_attn\.weight\): there is no'):
+        initialize(own, folder, RULES)
+
+
+def test_a_tensor_of_gpt2_that_has_no_three_equal_pieces_is_named(tmp_path: pathlib.Path) -> None:
+    config, name = tiny_gpt2.config(), 'transformer.h.1.attn.c_attn.bias'
+    weights = {**tiny_gpt2.tensors(config), name: np.zeros([25], np.float32)}
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    with pytest.raises(ValueError, match=re.escape(
+            f'weights/model/attention_1/body/bq ({name}): its shape is [8], and [25] there')):
+        initialize(variables(folder), folder, RULES)
 
 
 def test_kernels_are_transposed_and_the_report_names_them(tmp_path: pathlib.Path) -> None:

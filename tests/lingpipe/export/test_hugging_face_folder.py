@@ -50,6 +50,22 @@ def test_a_network_made_here_comes_in_again(
     assert again.params.is_tied
 
 
+def test_a_gpt2_made_here_comes_in_again(tmp_path: pathlib.Path) -> None:
+    """Queries, keys and values go out side by side in one tensor."""
+    params = LanguageModel.Params(**SIZES, is_scaled=False, has_bytes=False, is_tied=True,
+                                  family='gpt2', num_positions=5, biases='all')
+    program = program_of(params)
+    path = export(program, program.predictor(SPEC), f'{tmp_path}/out', 'hugging_face')
+    again, folder = language_model(path).instantiate('model'), Folder(path)
+    assert again.params.family == 'gpt2'
+    assert {f'weights/{name}' for name in program.weights} == set(folder.kinds)
+    for name, variable in program.weights.items():
+        np.testing.assert_array_equal(folder.read(f'weights/{name}'), variable.numpy())
+    fused = load_file(f'{path}/model.safetensors')['transformer.h.0.attn.c_attn.weight']
+    np.testing.assert_array_equal(fused, np.concatenate(
+        [program.weights[f'model/attention_0/body/w{c}'] for c in 'qkv'], 1))
+
+
 def test_large_weights_are_in_parts(
         tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One tensor alone is larger than a part with several may be."""

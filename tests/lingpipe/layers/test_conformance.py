@@ -52,6 +52,7 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
                    {'x': ((4, 8), 'float')}),
     'Dense gelu': (layers.Dense.Params(input_dim=8, units=6, activation='gelu'), SEQUENCE),
     'Dense silu': (layers.Dense.Params(input_dim=8, units=6, activation='silu'), SEQUENCE),
+    'Activation gelu_tanh': (layers.Activation.Params(activation='gelu_tanh'), SEQUENCE),
     'Activation gelu': (layers.Activation.Params(activation='gelu'), SEQUENCE),
     'Activation softmax': (layers.Activation.Params(activation='softmax'), SEQUENCE),
     'LayerNorm': (layers.LayerNorm.Params(dim=8), SEQUENCE),
@@ -76,6 +77,10 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'GroupedQueryAttention with all biases and normalised heads': (
         layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, num_groups=1, biases='all',
                                             normalises_heads=True), SEQUENCE),
+    'GroupedQueryAttention without rotations': (
+        layers.GroupedQueryAttention.Params(input_dim=9, num_heads=3, biases='all',
+                                            is_rotary=False),
+        {'x': ((2, 5, 9), 'float')}),
     'FeedForward': (layers.FeedForward.Params(input_dim=8, hidden_dim=16, dropout_rate=0.2),
                     SEQUENCE),
     'FeedForward shard': (
@@ -95,6 +100,9 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
         layers.PreNorm.Params(dim=8, body=layers.GroupedQueryAttention.Params(input_dim=8,
                                                                               num_heads=2)),
         SEQUENCE | {'documents': ((2, 5), 2)}),
+    'PreNorm of LayerNorm': (
+        layers.PreNorm.Params(dim=8, norm='layer', body=layers.FeedForward.Params(
+            input_dim=8, hidden_dim=6, activation='gelu_tanh')), SEQUENCE),
     'Residual': (layers.Residual.Params(dropout_rate=0.2),
                  SEQUENCE | {'branch': ((2, 5, 8), 'float')}),
     'TransformerEncoderLayer without feed-forward': (
@@ -148,6 +156,10 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'PositionEmbedding': (layers.PositionEmbedding.Params(dim=8), SEQUENCE),
     'PositionEmbedding learned': (
         layers.PositionEmbedding.Params(dim=8, kind='learned', max_length=7), SEQUENCE),
+    'LearnedPositions': (layers.LearnedPositions.Params(dim=8, num_positions=7), SEQUENCE),
+    'LearnedPositions of documents': (
+        layers.LearnedPositions.Params(dim=8, num_positions=7),
+        SEQUENCE | {'positions': ((2, 5), 7)}),
     'Cast': (layers.Cast.Params(dtype='float32'), SEQUENCE),
     'Logits': (layers.Logits.Params(input_dim=8, vocab_size=11), SEQUENCE),
     'Logits tied': (layers.Logits.Params(input_dim=8, vocab_size=11, transpose_w=True,

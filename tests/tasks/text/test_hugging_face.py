@@ -9,17 +9,23 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+import tensorflow as tf
 
 from lingpipe.api.run import Run
 from lingpipe.api.start import start
+from lingpipe.checkpoint import initialize
 from lingpipe.input import ArrayInput
+from lingpipe.pipeline.decoding.decoder import Decoder
+from lingpipe.pipeline.decoding.sampling import SamplingParams
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
+from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.text.hugging_face import language_model
 from lingpipe.tasks.text.task import language_learner, language_problem
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.train_params import TrainParams
-from tests.support import tiny_llama
+from tests.support import tiny_gpt2, tiny_llama
 
 IDS = np.random.default_rng(1).integers(0, tiny_llama.V, [4, 21]).astype(np.int32)
 EXAMPLES = {'target': IDS[:, :-1], 'label': IDS[:, 1:],
@@ -62,6 +68,83 @@ def test_a_folder_computes_what_numpy_computes_and_goes_out_as_it_came(
     out = tmp_path / 'out'
     assert json.loads((out / 'config.json').read_text()) == config
     assert (out / 'tokenizer.json').read_text() == '{"a": 1}'
+
+
+@pytest.mark.parametrize('fields', [{}, {'tie_word_embeddings': False, 'n_inner': 12}])
+def test_gpt2_computes_what_numpy_computes_and_goes_out_as_it_came(
+        fields: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    config = tiny_gpt2.config(**fields)
+    weights = tiny_gpt2.tensors(config)
+    folder = tiny_llama.write(tmp_path / 'in', config, weights, num_parts=3)
+    with start(experiment(folder, num_cells=2), logdir=tmp_path / 'logs') as run:
+        logits = started(run).predict({'target': EXAMPLES['target']})['logits']
+        path = run.export(tmp_path / 'out', format='hugging_face')
+    expected = tiny_gpt2.logits(config, weights, EXAMPLES['target'])
+    np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max())
+
+    written = safetensors.numpy.load_file(f'{path}/model.safetensors')
+    assert written.keys() == weights.keys()
+    for name, array in weights.items():
+        np.testing.assert_array_equal(written[name], array, err_msg=name)
+    assert json.loads((tmp_path / 'out/config.json').read_text()) == config
+
+
+@pytest.mark.parametrize('prefill', [0, 3])
+def test_gpt2_writes_the_ids_that_numpy_writes(prefill: int, tmp_path: pathlib.Path) -> None:
+    """Each prompt begins at position 0, whatever their lengths, and goes on to the last position.
+
+    In a group, a prompt without padding was at positions that no model has when it had ended.
+    """
+    config = tiny_gpt2.config(n_layer=1, n_positions=14)
+    weights = tiny_gpt2.tensors(config)
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    problem = experiment(folder).task.instantiate()
+    program = Program(problem.network, {name: tf.TensorSpec([2, 5], array.dtype)
+                                        for name, array in EXAMPLES.items()},
+                      PipelineParams(num_cells=2, num_micro_batches=1), problem.learner,
+                      devices=['/device:CPU:0', '/device:CPU:1'])
+    initialize({f'weights/{path}': variable for path, variable in program.weights.items()}, folder,
+               [('weights/(.*)', r'weights/\1')])
+    prompts = np.full([3, 7], -1, np.int32)
+    for row, length in zip(prompts, (2, 7, 4), strict=True):
+        row[:length] = IDS[0, :length]
+
+    params = SamplingParams(beam_size=1, max_length=14, prefill=prefill)
+    group = SentenceGroup({}, np.full([3], 13, np.int32), prompts)
+    (found, _), = Decoder(program, params, None, -1).decode([group])
+    for prompt, row in zip(prompts, found, strict=True):
+        ids = list(prompt[prompt >= 0])
+        while len(ids) < 14:
+            logits = tiny_gpt2.logits(config, weights, np.array([ids]))
+            ids.append(int(logits[0, -1].argmax()))
+        np.testing.assert_array_equal(row, ids[1:])
+
+
+def test_gpt2_trains_to_the_same_bit_in_one_cell_and_in_three(tmp_path: pathlib.Path) -> None:
+    """With a tied table, and two documents in each example, each of which begins at 0."""
+    config = tiny_gpt2.config(n_layer=1)
+    weights = tiny_gpt2.tensors(config)
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    positions = np.tile(np.arange(10, dtype=np.int32), [4, 2])
+    examples = {**EXAMPLES, 'positions': positions,
+                'documents': np.repeat(np.array([[0, 1]] * 4, np.int32), 10, 1)}
+    written = []
+    for num_cells in (1, 3):
+        params = experiment(folder, num_cells)
+        params.train_input = ArrayInput.of(examples, batch_size=4)
+        with start(params, logdir=tmp_path / str(num_cells)) as run:
+            if num_cells == 1:
+                read = {name: examples[name] for name in ('target', 'positions', 'documents')}
+                logits = started(run).predict(read)['logits']
+            run.train()
+            path = run.export(tmp_path / f'out{num_cells}', format='hugging_face')
+        written.append(safetensors.numpy.load_file(f'{path}/model.safetensors'))
+    halves = np.split(EXAMPLES['target'], 2, 1)
+    expected = np.concatenate([tiny_gpt2.logits(config, weights, half) for half in halves], 1)
+    np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max())
+    for name, array in written[0].items():
+        np.testing.assert_array_equal(array, written[1][name], err_msg=name)
+        assert not np.array_equal(array, weights[name]), name
 
 
 def test_it_trains_to_the_same_bit_in_one_cell_and_in_three(tmp_path: pathlib.Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from lingpipe.layers.rotary import RotaryScaling
 from lingpipe.tasks.text.hugging_face_config import config_of, fields_of
 from lingpipe.tasks.text.language_model import LanguageModel
+from tests.support import tiny_gpt2
 from tests.support.tiny_llama import KINDS, LLAMA3, config
 
 
@@ -20,6 +21,7 @@ def model(**fields: Any) -> LanguageModel:
 
 def test_the_fields_are_those_of_the_config() -> None:
     assert fields_of(config('llama 3.1')) == {
+        'family': 'llama', 'num_positions': 0,
         'vocab_size': 19, 'num_layers': 2, 'model_dim': 8, 'hidden_dim': 12, 'num_heads': 4,
         'num_groups': 2, 'head_dim': 6, 'rotary_base': 300.,
         'rotary_scaling': RotaryScaling(factor=4., low=1., high=4., length=20), 'biases': 'none',
@@ -31,6 +33,54 @@ def test_a_config_written_without_its_source_means_the_same(kind: str) -> None:
     fields = fields_of(config(kind))
     written = json.loads(json.dumps(config_of(fields, {})))
     assert fields_of(written) == fields
+
+
+def test_the_fields_of_gpt2_are_those_of_its_config() -> None:
+    expected = {
+        'family': 'gpt2', 'num_positions': 24, 'vocab_size': 19, 'num_layers': 2, 'model_dim': 8,
+        'hidden_dim': 32, 'num_heads': 2, 'num_groups': 2, 'head_dim': 4, 'rotary_base': 10_000.,
+        'rotary_scaling': RotaryScaling(), 'biases': 'all', 'normalises_heads': False,
+        'epsilon': 1e-3, 'is_tied': True, 'is_scaled': False}
+    source = tiny_gpt2.config()
+    assert fields_of(source) == expected
+    # transformers 4 leaves this field out where it is true.
+    del source['tie_word_embeddings']
+    assert fields_of(source) == expected
+    assert not fields_of({**source, 'tie_word_embeddings': False})['is_tied']
+    assert fields_of({**source, 'n_inner': 12})['hidden_dim'] == 12
+    assert fields_of({**source, 'activation_function': 'gelu_pytorch_tanh'}) == expected
+    written = json.loads(json.dumps(config_of(expected, {}, 'bfloat16')))
+    assert fields_of(written) == expected
+    assert written['torch_dtype'] == 'bfloat16'
+    assert config_of(expected, source) == source
+
+
+@pytest.mark.parametrize('fields, words', [
+    ({'attn_pdrop': 0.1}, 'attn_pdrop=0.1, which is not supported, while 0 is, which is the same b'
+                          'ut for the training'),
+    ({'embd_pdrop': 0.2}, 'embd_pdrop=0.2, which is not supported'),
+    ({'activation_function': 'gelu'}, "activation_function='gelu', which is not supported, while "
+                                      "'gelu_new' is"),
+    ({'activation_function': 'relu'}, "activation_function='relu', which is not supported"),
+    ({'scale_attn_weights': False}, 'scale_attn_weights=False, which is not supported'),
+    ({'scale_attn_by_inverse_layer_idx': True}, 'scale_attn_by_inverse_layer_idx=True, which is'),
+    ({'reorder_and_upcast_attn': True}, 'reorder_and_upcast_attn=True, which is not supported'),
+    ({'add_cross_attention': True}, 'add_cross_attention=True, which is not supported'),
+    ({'quantization_config': {'bits': 4}}, "quantization_config={'bits': 4}, which is not"),
+    ({'n_inner': 0}, 'n_inner=0, but it must be a whole number above 0'),
+    ({'n_embd': None}, 'n_embd=None, but it must be a whole number above 0'),
+])
+def test_what_is_not_supported_of_gpt2_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError) as error:
+        fields_of(tiny_gpt2.config(**fields))
+    assert words in str(error.value)
+
+
+def test_dropout_that_gpt2_does_not_name_is_that_of_its_default() -> None:
+    source = tiny_gpt2.config()
+    del source['resid_pdrop']
+    with pytest.raises(ValueError, match=r'resid_pdrop=0\.1, which is not supported'):
+        fields_of(source)
 
 
 @pytest.mark.parametrize('kind, words', [
@@ -128,6 +178,10 @@ def test_without_a_source_no_id_ends_a_text() -> None:
     ({'vocabulary_shards': 2}, r'task\.model\.vocabulary_shards=2 has no counterpart'),
     ({'normalises_heads': True, 'biases': 'qkv'}, "normalises_heads=True with biases='qkv'"),
     ({'normalises_heads': True, 'epsilon': 1e-5, 'is_scaled': True}, 'is_scaled=True'),
+    ({'family': 'gpt2', 'num_positions': 9},
+     r"GPT-2 of Hugging Face has no task\.model\.biases='none' \('all' there\); train with what"),
+    ({'family': 'gpt2', 'num_positions': 9, 'biases': 'all', 'num_groups': 2},
+     r'has no task\.model\.num_groups=2 \(4 there\)'),
 ])
 def test_a_network_that_no_model_of_hugging_face_is_is_refused(
         fields: dict[str, Any], words: str) -> None:

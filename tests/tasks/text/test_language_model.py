@@ -59,6 +59,17 @@ def test_large_models_have_the_counts_of_llama_2(name: str, num_weights: int) ->
     assert params.instantiate('model').num_weights == num_weights
 
 
+@pytest.mark.parametrize('fields, words', [
+    ({'family': 'gpt2'}, "num_positions=0 with family='gpt2', but gpt2 learns 1 or more positions"),
+    ({'num_positions': 9}, "num_positions=9 with family='llama', but gpt2 learns 1 or more"),
+    ({'family': 'gpt2', 'num_positions': 9, 'num_experts': 2},
+     "num_experts=2 and rotary_scaling.factor=1 are of family='llama', and gpt2 has neither")])
+def test_parts_of_two_families_are_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError) as error:
+        tiny(**fields).validate()
+    assert words in str(error.value)
+
+
 def test_a_tied_table_counts_once() -> None:
     counts = [tiny(is_tied=is_tied).instantiate().num_weights for is_tied in (False, True)]
     assert counts[0] - counts[1] == V * 8
