@@ -56,15 +56,14 @@ class Input(ExampleSource):
                     'seed': order.example_seeds(index, epoch, p.seed), 'is_real': is_real}
 
         calls = p.num_parallel_calls or tf.data.AUTOTUNE
-        methods = (type(self).read, type(self).decode, type(self).preprocess)
         with one_sentence(type(self).__name__):  # The maps below trace what subclasses define.
             dataset = tf.data.Dataset.range(position, total, p.batch_size * stride)
-            dataset = dataset.map(traceable(examples_from, methods), calls, deterministic=True)
+            dataset = dataset.map(traceable(examples_from, type(self)), calls, deterministic=True)
             if type(self).decode is Input.decode and type(self).preprocess is Input.preprocess:
-                dataset = dataset.map(traceable(with_weight, methods))
+                dataset = dataset.map(traceable(with_weight, type(self)))
             else:
                 dataset = dataset.unbatch().map(
-                    traceable(self._preprocessed, methods), calls, deterministic=True)
+                    traceable(self._preprocessed, type(self)), calls, deterministic=True)
                 dataset = dataset.batch(p.batch_size, drop_remainder=True)
             shapes = tf.nest.map_structure(lambda t: t.shape[1:], dataset.element_spec)
             check_static(shapes, type(self).__name__)

@@ -1,29 +1,40 @@
 """Dataset: the steps of which an Input composes its tf.data.Dataset."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from lingpipe.input.example_source import ExampleSource
+from lingpipe.input.unseeded import warn_of_random_ops
 from lingpipe.layers.nested import Nested, flatten
 
 _UNCONVERTED = ('lingpipe.input.', 'lingpipe.tasks.')   # packages whose code AutoGraph need not see
 
 
 def traceable(function: Callable[..., Any],
-              methods: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+              source: type[ExampleSource] | None = None) -> Callable[..., Any]:
     """The function, which AutoGraph converts only if it calls methods from other packages.
 
-    Those may use `if` and `for` on tensors. lingpipe's inputs and those of its tasks do not, and
-    the first conversion in a process takes a third of a second.
+    Those may use `if` and `for` on tensors, and random numbers that differ at each start, of which
+    it then warns. lingpipe's inputs and those of its tasks do not, and the first conversion in a
+    process takes a third of a second.
 
     Args:
       function: what tf.data is to trace.
-      methods: those of an Input that it calls.
+      source: whose methods it calls; none: nobody's.
     """
-    if any(not method.__module__.startswith(_UNCONVERTED) for method in methods):
-        return function
+    methods = (source.read, source.decode, source.preprocess) if source else ()
+    if source and any(not method.__module__.startswith(_UNCONVERTED) for method in methods):
+        name = source.__name__
+
+        def watched(*args: Any) -> Any:
+            result = function(*args)
+            warn_of_random_ops(name)
+            return result
+
+        return watched
     unconverted: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
     return unconverted
 

@@ -108,7 +108,7 @@ class DatasetInput(Input):
             check_static(tf.nest.map_structure(lambda spec: spec.shape, examples.element_spec),
                          name)
             batches = examples.batch(p.batch_size, drop_remainder=p.num_epochs is None)
-            batches = batches.map(traceable(self._filled_up, []))
+            batches = batches.map(traceable(self._filled_up))
         return self.fetch_ahead(batches)
 
     def num_real_examples(self, position: int) -> int:
@@ -200,7 +200,7 @@ class DatasetInput(Input):
                              'must return a tf.data.Dataset.')
         if self.params.is_batched:
             dataset = dataset.unbatch()
-        return dataset.map(traceable(self._named, []))
+        return dataset.map(traceable(self._named))
 
     def _named(self, *element: Nested) -> Element:
         """One element of the dataset as a dict.

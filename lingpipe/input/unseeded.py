@@ -1,9 +1,28 @@
-"""Unseeded: datasets that shuffle in another order each time they are made."""
+"""Unseeded: what makes the examples of an input differ each time that it is read."""
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import tensorflow as tf
+from absl import logging
+
+from lingpipe.learning.random_ops import DRAWING, first_random_op
+
+# A generator of random numbers of Keras keeps its state in a variable.
+_DRAWING_OR_COUNTING = DRAWING | {'AssignVariableOp', 'AssignAddVariableOp', 'AssignSubVariableOp'}
+
+
+def warn_of_random_ops(name: str) -> None:
+    """Warns if the methods of the input called `name` draw random numbers by ops with a state.
+
+    It is called at the end of what tf.data traces, and looks at the graph that this has made.
+    """
+    if op := first_random_op(tf.compat.v1.get_default_graph(), _DRAWING_OR_COUNTING):
+        logging.warning(
+            '%s makes the stateful op %s: each start sees other examples, so that no result can be '
+            'reproduced, and a resumed run is not the uninterrupted one; draw random numbers in '
+            'preprocess by tf.random.stateless_* or tf.image.stateless_random_*, with the seed '
+            'that it is given', name, op)
 
 
 def shuffles_without_seed(make: Callable[[], tf.data.Dataset]) -> bool:

@@ -148,7 +148,7 @@ class TranslationInput(Input):
                     for name, value in batch.items()}
 
         return self.fetch_ahead(tf.data.Dataset.range(number, end).map(
-            traceable(made, []), p.num_parallel_calls or tf.data.AUTOTUNE, deterministic=True))
+            traceable(made), p.num_parallel_calls or tf.data.AUTOTUNE, deterministic=True))
 
     def statistics(self) -> dict[str, Any]:
         """Returns what is used, by arithmetic alone.

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -239,6 +240,52 @@ def test_random_numbers_depend_on_the_epoch_and_the_example_alone():
 
     assert noise(4, True) == noise(10, False)
     assert len(set(noise(4, True).values())) == 20
+
+
+class Drawing(Numbers):
+    """Its random numbers are those that the field names."""
+
+    class Params(Numbers.Params):
+        draws: str = field('', 'What draws the numbers.')
+
+    params: Params
+
+    def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
+        return {**example, 'y': DRAWS[self.params.draws](example['y'], seed)}
+
+
+GENERATOR = tf.random.Generator.from_seed(0)
+DROPOUT = keras.layers.Dropout(0.5, seed=0)
+
+
+def seeded_noise(y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    noise = tf.numpy_function(
+        lambda s: np.random.default_rng(s).normal(size=2), [seed], tf.float64)
+    return y + tf.cast(tf.ensure_shape(noise, [2]), tf.float32)
+
+
+DRAWS = {
+    'tf.random': lambda y, seed: y + tf.random.normal([2]),
+    'branch': lambda y, seed: tf.cond(y[0] > 3, lambda: y + tf.random.uniform([2]), lambda: y),
+    'generator': lambda y, seed: y + GENERATOR.normal([2]),
+    'keras': lambda y, seed: DROPOUT(y, training=True),
+    'stateless': lambda y, seed: y + tf.random.stateless_normal([2], seed),
+    'numpy': seeded_noise}
+
+
+@pytest.mark.parametrize('draws, op', [
+    ('tf.random', 'RandomStandardNormal'), ('branch', 'RandomUniform'),
+    ('generator', 'RngReadAndSkip'), ('keras', 'AssignVariableOp'), ('stateless', None),
+    ('numpy', None)])
+def test_random_numbers_with_a_state_cost_a_warning(draws, op, caplog):
+    """A resumed run saw other examples than the uninterrupted one, and nobody was told."""
+    numbers(Drawing, batch_size=4, draws=draws).spec()
+    told = [f'Drawing makes the stateful op {op}: each start sees other examples, so that no '
+            'result can be reproduced, and a resumed run is not the uninterrupted one; draw '
+            'random numbers in preprocess by tf.random.stateless_* or '
+            'tf.image.stateless_random_*, with the seed that it is given']
+    messages = [record.getMessage() for record in caplog.records]
+    assert [text for text in messages if 'Drawing' in text] == (told if op else [])
 
 
 def test_keys_that_are_missing_are_named():
