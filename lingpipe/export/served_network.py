@@ -103,6 +103,10 @@ class ServedNetwork:
 
     def _run(self, **inputs: tf.Tensor) -> Tensors:
         """The outputs of any number of examples, all at once."""
+        return self._outputs(Context(False, self._seed), inputs)
+
+    def _outputs(self, ctx: Context, inputs: Mapping[str, tf.Tensor]) -> Tensors:
+        """The outputs of the examples of one call."""
         num_examples = _num_examples(inputs)
         batch = self._packed(inputs, lambda spec: tf.ones([num_examples, *spec.shape], spec.dtype))
         values: dict[Value, Nested] = {}
@@ -113,8 +117,7 @@ class ServedNetwork:
                 for argument, value in element.reads.items()}
             weights = {weight.path: tf.convert_to_tensor(
                 self._weights[weight.shared_with or weight.path]) for weight in layer.weights()}
-            written = layer.written(
-                layer.fprop(layer.theta(weights), Context(False, self._seed), **arguments))
+            written = layer.written(layer.fprop(layer.theta(weights), ctx, **arguments))
             values.update({element.writes[name]: value for name, value in written.items()})
         return _flat({name: values[value] for name, value in self._predictor.outputs.items()})
 
@@ -129,13 +132,20 @@ class ServedNetwork:
                                   tf.concat([[num_parts, part_size], tf.shape(tensor)[1:]], 0))
                  for name, tensor in inputs.items()}
 
-        def run_part(part: Tensors) -> Tensors:
-            return self._run(**{name: tf.ensure_shape(tensor, [part_size, *tensor.shape[1:]])
-                                for name, tensor in part.items()})
+        # A layer may draw random numbers here, too: those of a micro-batch of a prediction.
+        micro_batches = tf.range(num_parts) % (self._predictor.batch_size // part_size)
+
+        def run_part(part: tuple[Tensors, tf.Tensor]) -> Tensors:
+            examples, micro_batch = part
+            return self._outputs(
+                Context(False, self._seed, micro_batch=micro_batch),
+                {name: tf.ensure_shape(tensor, [part_size, *tensor.shape[1:]])
+                 for name, tensor in examples.items()})
 
         specs = {name: tf.TensorSpec([part_size, *spec.shape[1:]], spec.dtype)
                  for name, spec in self.outputs.items()}
-        outputs = tf.map_fn(run_part, parts, fn_output_signature=specs, parallel_iterations=1)
+        outputs = tf.map_fn(run_part, (parts, micro_batches), fn_output_signature=specs,
+                            parallel_iterations=1)
         return {name: tf.reshape(tensor, [-1, *specs[name].shape[1:]])[:num_examples]
                 for name, tensor in outputs.items()}
 

@@ -82,3 +82,26 @@ def test_what_mixes_examples_in_training_alone_is_served_to_any_number(
     path = export(program, program.predictor(program.batch_spec), f'{tmp_path}/m', 'saved_model')
     served = tf.saved_model.load(path).signatures['serving_default'](image=given)
     np.testing.assert_array_equal(served['scores'], program.predict(given)['scores'])
+
+
+class Noise(lp.Layer):
+    """Adds noise, in training or not, as a diffusion model or a sampled latent does."""
+
+    def fprop(self, theta: Any, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        return x + tf.random.stateless_normal(tf.shape(x), ctx.seed(self.path))
+
+
+def test_random_numbers_of_a_layer_are_those_of_a_prediction(tmp_path: pathlib.Path) -> None:
+    """All micro-batches were served with the numbers of the first."""
+    dense = lp.layers.Dense.Params(name='scores', input_dim=D, units=V, reads={'x': 'image'})
+    network = lp.Sequential.Params(name='model', layers=(
+        dense, Noise.Params(name='noise'), lp.layers.CrossEntropyLoss.Params(name='loss')))
+    spec = {'image': tf.TensorSpec([B, D]), 'labels': tf.TensorSpec([B], tf.int32),
+            'weight': tf.TensorSpec([B])}
+    program = lp.Program(network.instantiate('model'), spec,
+                         lp.PipelineParams(num_micro_batches=2), learner())
+    predictor = program.predictor(program.batch_spec, outputs=['x'])
+    serve = tf.saved_model.load(export(
+        program, predictor, f'{tmp_path}/model', 'saved_model')).signatures['serving_default']
+    images = rows(2 * B + 3)
+    np.testing.assert_array_equal(serve(image=images)['x'], predictor.predict(images)['x'])
