@@ -218,6 +218,7 @@ OF_LIBRARIES = {
     ('lingpipe.keras_models.compiled_learner', '_exclude_from_weight_decay'): 'Keras: weights',
     ('lingpipe.keras_models.compiled_learner', '_exclude_from_weight_decay_pattern'):
         'Keras: their names',
+    ('lingpipe.keras_models.compiled', '_keras_mask'): 'Keras: whether one has a mask',
     ('lingpipe.keras_models.compiled_learner', '_keras_mask'): 'Keras: whether one has a mask',
     ('lingpipe.keras_models.keras_loss', '_keras_mask'): 'Keras: what ignore_class leaves out',
     ('lingpipe.keras_models.keras_loss', '_fn'): 'Keras: the function of a metric that is a mean',

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from absl import logging
 
 from lingpipe.keras_models.keras_loss import KerasLoss, described
 from lingpipe.keras_models.logits import Logits
@@ -106,9 +107,20 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
             scale=factors[i],
             has_logits_in_training=output not in logits.in_evaluations,
             is_auxiliary=bool(params), is_mean_of_examples=has_several))
+        if has_several and getattr(tensors[i], '_keras_mask', None) is not None:
+            _warn_of_mask(output)
         params[-1].check()
         params[-1].mixes_examples = params[-1].is_mixing(tensors[i])
     return params
+
+
+def _warn_of_mask(output: str) -> None:
+    """Warns that one of several losses counts otherwise than in Keras."""
+    logging.warning(
+        'the output %r of the Keras model has a mask, and there are several losses: here each '
+        'example counts as one in its loss, however many of its positions count, and in Keras each '
+        'position; so the loss and the trained weights differ from those of fit, unless all '
+        'examples are equally long', output)
 
 
 def _factors(config: Any, keras_names: Sequence[str]) -> list[float]:

@@ -159,6 +159,20 @@ def test_a_model_of_several_outputs_learns_what_keras_learns() -> None:
     check_learning(model, sentences())
 
 
+@pytest.mark.parametrize('mask_zero', [True, False])
+def test_a_mask_beside_several_losses_costs_a_warning(
+        mask_zero: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The loss was another than in Keras, and only a page of the documents said so."""
+    model = tagger(mask_zero)
+    model.compile('sgd', {'tags': 'sparse_categorical_crossentropy', 'kind': 'binary_crossentropy'})
+    lp.from_keras(model)
+    told = ("the output 'tags' of the Keras model has a mask, and there are several losses: here "
+            'each example counts as one in its loss, however many of its positions count, and in '
+            'Keras each position; so the loss and the trained weights differ from those of fit, '
+            'unless all examples are equally long')
+    assert [record.getMessage() for record in caplog.records] == [told] * mask_zero
+
+
 def twice(optimizer: Any) -> Any:
     """A table of 5 rows that two layers read, so that ids occur often; labels [b, 4, 2]."""
     tokens, others = (keras.Input((4,), name=name, dtype='int32') for name in ('tokens', 'others'))
