@@ -34,13 +34,24 @@ def to_keras(params: KerasModel.Params, weights: Mapping[str, np.ndarray],
     pairs = list(variables_by_path(params, name or params.name))
     for path, variable in pairs:
         if path not in weights:
-            raise ValueError(f'there is no weight {path}; give all weights of the network.')
+            raise ValueError(f'there is no weight {path}; '
+                             f'{_remedy(path, name or params.name, weights)}.')
         if tuple(weights[path].shape) != tuple(variable.shape):
             raise ValueError(f'{path} has the shape {tuple(weights[path].shape)}, but in the Keras '
                              f'model {tuple(variable.shape)}; give the weights of this network.')
     for path, variable in pairs:
         variable.assign(weights[path])
     return model
+
+
+def _remedy(path: str, name: str, weights: Mapping[str, np.ndarray]) -> str:
+    """What to do about a path that is not among the weights, of the network called `name`."""
+    within = path.removeprefix(name)   # '/dense/kernel'
+    names = [one.removesuffix(within) for one in weights if one.endswith(within)]
+    if not names:
+        return 'give all weights of the network'
+    return (f'{names[0]}{within} is there: if the network is a part of another, give to_keras its '
+            f'path, as name={names[0]!r}')
 
 
 def variables_by_path(params: KerasModel.Params,

@@ -174,6 +174,22 @@ def test_weights_go_back_under_the_name_of_the_network() -> None:
     assert lp.to_keras(params, weights).get_weights()[0].tolist() == [[1., 1.]] * 4
 
 
+def test_weights_of_a_network_within_another_are_asked_for_by_its_path() -> None:
+    """The error asked for all weights of the network, which were given."""
+    params = lp.from_keras(keras.Sequential([keras.Input((4,)), DENSE(2)]), name='encoder')
+    weights = {'model/encoder/dense/kernel': np.ones([4, 2], np.float32),
+               'model/encoder/dense/bias': np.ones([2], np.float32)}
+    with pytest.raises(ValueError, match='there is no weight encoder/dense/kernel; '
+                                         'model/encoder/dense/kernel is there: if the network is '
+                                         "a part of another, give to_keras its path, as "
+                                         "name='model/encoder'"):
+        lp.to_keras(params, weights)
+    model = lp.to_keras(params, weights, name='model/encoder')
+    assert model.get_weights()[0].tolist() == [[1., 1.]] * 4
+    with pytest.raises(ValueError, match='no weight encoder/dense/kernel; give all weights of the'):
+        lp.to_keras(params, {})
+
+
 def test_a_learner_of_an_optimizer_that_has_trained_says_that_it_begins_anew(
         caplog: pytest.LogCaptureFixture) -> None:
     x = keras.Input((4,))
