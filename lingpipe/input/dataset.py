@@ -1,7 +1,7 @@
 """Dataset: the steps of which an Input composes its tf.data.Dataset."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -40,7 +40,14 @@ def traceable(function: Callable[..., Any],
 
 
 def with_weight(read: dict[str, Nested]) -> dict[str, Nested]:
-    """The example or examples with their weight, which is 0 for padding."""
+    """The example or examples with their weight, which is 0 for padding.
+
+    Raises:
+      ValueError: the example has no names.
+    """
+    if not isinstance(read['example'], Mapping):
+        raise ValueError(f'an example is {type(read["example"]).__name__}, but must be a dict of '
+                         'tensors by name; return one from read, decode and preprocess.')
     example, weight = dict(read['example']), read['is_real']
     if 'weight' in example:  # One for the example, or for each of its tokens.
         own_weight = tf.cast(example['weight'], tf.float32)
@@ -64,9 +71,16 @@ def fetched_ahead(dataset: tf.data.Dataset, num_batches: int) -> tf.data.Dataset
     return dataset.with_options(options)
 
 
-def check_static(shapes: dict[str, Nested], source: str) -> None:
-    """Raises ValueError for a shape that is not static; `source` is the name of the Input."""
+def check_static(shapes: dict[str, Nested], source: str, place: str = 'in preprocess') -> None:
+    """Raises ValueError for a shape that is not static.
+
+    Args:
+      shapes: by path.
+      source: the name of the Input.
+      place: where its author may change that.
+    """
     for path, shape in flatten(shapes):
         if not shape.is_fully_defined():
             raise ValueError(f'{path} of {source} has shape {shape}, and the network needs a '
-                             'static one; resize, crop or pad it in preprocess.')
+                             f'static one; resize, crop or pad it {place}, or state there by '
+                             'tf.ensure_shape what Python code gives.')

@@ -106,7 +106,7 @@ class DatasetInput(Input):
                                  'its repeat out.')
             self._check_dense(examples)
             check_static(tf.nest.map_structure(lambda spec: spec.shape, examples.element_spec),
-                         name)
+                         name, 'in the dataset (padded_batch, with padded_shapes)')
             batches = examples.batch(p.batch_size, drop_remainder=p.num_epochs is None)
             batches = batches.map(traceable(self._filled_up))
         return self.fetch_ahead(batches)

@@ -236,7 +236,10 @@ def test_tensorflows_own_seed_makes_no_shuffle_the_same(seed, warns, caplog):
 @pytest.mark.parametrize(('make', 'sentence'), [
     (lambda: pairs().take(2), 'batch_size=3 is larger than the 2 examples of GivenDataset, so a '),
     (lambda: pairs().map(lambda x, y: (tf.sparse.from_dense(x), y)),
-     r"'x' of GivenDataset is a SparseTensor, and a network takes dense tensors, or dicts of")])
+     r"'x' of GivenDataset is a SparseTensor, and a network takes dense tensors, or dicts of"),
+    (lambda: pairs().map(lambda x, y: (tf.range(y), y)),
+     r'x of GivenDataset has shape \(None,\), and the network needs a static one; resize, crop or '
+     r'pad it in the dataset \(padded_batch, with padded_shapes\), or state there by')])
 def test_datasets_that_cannot_be_trained_on_are_refused(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         batches(DatasetInput.of(make, batch_size=3))

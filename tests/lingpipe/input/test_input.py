@@ -359,8 +359,21 @@ def test_examples_without_a_static_shape_are_refused():
             return {'x': tf.range(example['x'])}
 
     with pytest.raises(ValueError, match=re.escape(
-        'x of Growing has shape (None,), and the network needs a static one; resize, crop')):
+        'x of Growing has shape (None,), and the network needs a static one; resize, crop or pad '
+        'it in preprocess, or state there by tf.ensure_shape what Python code gives.')):
         numbers(Growing, batch_size=2).dataset()
+
+
+@pytest.mark.parametrize('result', [None, (1., 2.)])
+def test_a_preprocess_that_returns_no_dict_is_refused(result):
+    """A forgotten return was: 'NoneType' object is not iterable."""
+    class Forgetful(Numbers):
+        def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> Any:
+            return result
+
+    with pytest.raises(ValueError, match=f'an example is {type(result).__name__}, but must be a '
+                                         'dict of tensors by name; return one from read, decode'):
+        numbers(Forgetful, batch_size=2).dataset()
 
 
 @pytest.mark.parametrize(('values', 'sentence'), [
