@@ -53,8 +53,9 @@ class Learner(Configurable):
                                               'weights; none: no clipping.', above=0)
         ema_decay: float | None = field(None, 'Decay of the moving average of weights used for '
                                               'evaluation; none: no average.', above=0, below=1)
-        ema_warmup: bool = field(True, 'Whether the decay after n updates is at most '
-                                       '(1 + n) / (10 + n), to forget the start.')
+        ema_warmup: bool = field(True, 'Whether the decay in the update after n others is at most '
+                                       '(1 + n) / (10 + n), to forget the start. In the first '
+                                       'update it is 0 in any case, as in Keras.')
         frozen: str = field('', 'Regular expression, found in paths of weights that do not train; '
                                 'empty: none. A BatchNorm whose weights are frozen still moves '
                                 'its averages.')
