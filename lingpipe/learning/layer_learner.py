@@ -93,7 +93,7 @@ class LayerLearner(TrainedLayer):
         weight = self.weights[path]
         stored: list[tf.Operation] = []
         if gradient is not None:
-            rate = tf.cast(learning_rate, weight.dtype)
+            rate = self._rule.rate_of(path, tf.cast(learning_rate, weight.dtype))
             if self._rule.weight_decay and self._rule.decays(path, weight.shape.rank):
                 weight.assign_sub(weight * self._rule.weight_decay * rate)
             stored = self._optimizer.update(path, cast(gradient, weight.dtype), rate, seed)

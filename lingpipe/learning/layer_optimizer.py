@@ -31,7 +31,8 @@ class LayerOptimizer:
         self._slots = slots_of(self.keras_optimizer, list(weights))
         slot_names = tuple(tuple(self._slots.by_weight[path]) for path in weights)
         looks_at_paths = is_of_a_user(self.keras_optimizer)
-        self.kind: Hashable = slot_names, tuple(weights) if looks_at_paths else ()
+        self.kind: Hashable = (slot_names, tuple(weights) if looks_at_paths else (),
+                               tuple(map(rule.rate_factor, weights)))
 
     @property
     def num_updates(self) -> tf.Variable:

@@ -51,6 +51,9 @@ class Learner(Configurable):
                                            'normalisation) decay too.')
         clip_norm: float | None = field(None, 'Largest global norm of the gradients of all '
                                               'weights; none: no clipping.', above=0)
+        rate_factors: dict[str, float] = field({}, 'Regular expression, found in paths of weights '
+                                                   '-> factor on their learning rate, above 0. '
+                                                   'The first that is found counts.')
         ema_decay: float | None = field(None, 'Decay of the moving average of weights used for '
                                               'evaluation; none: no average.', above=0, below=1)
         ema_warmup: bool = field(True, 'Whether the decay in the update after n others is at most '
@@ -69,13 +72,23 @@ class Learner(Configurable):
                                              'training.', least=1)
 
         def check(self) -> None:
-            """Raises ValueError for an expression that does not compile."""
-            for name in ('no_decay', 'frozen'):
+            """Raises ValueError for an expression that does not compile, or a wrong factor."""
+            for name, pattern in self.patterns():
                 try:
-                    re.compile(getattr(self, name))
+                    re.compile(pattern)
                 except re.error as error:
-                    raise ValueError(f'{name}={getattr(self, name)!r} is not a regular '
-                                     f'expression: {error}; correct it') from error
+                    raise ValueError(f'{name}={pattern!r} is not a regular expression: {error}; '
+                                     'correct it') from error
+            for pattern, factor in self.rate_factors.items():
+                if not 0 < factor < math.inf:
+                    raise ValueError(f'rate_factors has {factor:g} for {pattern!r}, but a factor '
+                                     'is a finite number above 0; name weights that shall not '
+                                     'train in frozen')
+
+        def patterns(self) -> list[tuple[str, str]]:
+            """The field's name and the expression, for each regular expression of weights."""
+            return [('no_decay', self.no_decay), ('frozen', self.frozen),
+                    *(('rate_factors', pattern) for pattern in self.rate_factors)]
 
     params: Params
 
@@ -87,8 +100,8 @@ class Learner(Configurable):
         self._optimizer.check_decay(self.params.weight_decay)
         self._rule = UpdateRule(
             functools.partial(self._optimizer.make, self.params.bfloat16_slots),
-            self._optimizer.copied_slots, self.learning_rate, self.params.weight_decay, self.decays,
-            self.params.ema_decay, self.params.ema_warmup)
+            self._optimizer.copied_slots, self.learning_rate, self._rate_factor,
+            self.params.weight_decay, self.decays, self.params.ema_decay, self.params.ema_warmup)
         self._slots_of = functools.cache(functools.partial(slots_of_weight, self._rule))
         check_update(self._rule)
         self._slots_of(2, tf.float32)  # What Keras refuses is refused now, not in the first step.
@@ -138,11 +151,10 @@ class Learner(Configurable):
         """Refuses a regular expression that no weight of the network matches: it is misspelt.
 
         Raises:
-          ValueError: `frozen` or `no_decay` finds nothing, or `frozen` leaves nothing to train.
+          ValueError: one of them finds nothing, or `frozen` leaves nothing to train.
         """
         paths = list(paths)
-        for name in ('frozen', 'no_decay'):
-            pattern = getattr(self.params, name)
+        for name, pattern in self.params.patterns():
             if pattern and not any(_finds(pattern, path) for path in paths):
                 raise ValueError(f'learner.{name}={pattern!r} is found in no path of the '
                                  f'{len(paths)} weights; paths look like {", ".join(paths[:3])}: '
@@ -167,6 +179,11 @@ class Learner(Configurable):
     def learning_rate(self, step: tf.Tensor | int) -> tf.Tensor:
         """The rate of the update that comes after `step` updates."""
         return self._rate(step)
+
+    def _rate_factor(self, path: str) -> float:
+        """The factor on the rate of a weight."""
+        return next((factor for pattern, factor in self.params.rate_factors.items()
+                     if _finds(pattern, path)), 1.)
 
     def trained(self, weights: Mapping[str, tf.Variable]) -> TrainedLayer:
         """Returns what trains of one layer, given its weights by path."""

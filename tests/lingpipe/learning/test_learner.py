@@ -54,6 +54,16 @@ def test_a_pattern_that_finds_nothing_is_refused():
         learner(frozen='encodr').check_paths(make_weights())
 
 
+def test_rate_factors_are_checked():
+    with pytest.raises(ValueError, match=re.escape("rate_factors='head' is found in no path of")):
+        learner(rate_factors={'/kernel$': 0.1, 'head': 2.}).check_paths(make_weights())
+    with pytest.raises(ValueError, match=r"rate_factors='\(' is not a regular expression: missing"):
+        learner(rate_factors={'(': 2.})
+    with pytest.raises(ValueError, match="rate_factors has 0 for 'kernel', but a factor is a "
+                                         'finite number above 0; name weights that shall not'):
+        learner(rate_factors={'kernel': 0.})
+
+
 def test_freezing_everything_is_refused():
     with pytest.raises(ValueError, match="freezes all 2 weights; leave some to train"):
         learner(frozen='.').check_paths(make_weights())
