@@ -5,9 +5,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from absl import logging
+
 from lingpipe.checkpoint import hugging_face
 from lingpipe.hyperparams import Params
-from lingpipe.tasks.text.hugging_face_config import fields_of
+from lingpipe.tasks.text.hugging_face_config import dropout_of, fields_of
 from lingpipe.tasks.text.language_model import LanguageModel
 
 
@@ -29,9 +31,13 @@ def language_model(folder: str | os.PathLike[str], **fields: Any) -> LanguageMod
         raise ValueError(f'{path} has no {hugging_face.CONFIG}, so that it is no folder of Hugging '
                          f'Face; name one with {hugging_face.CONFIG} and {hugging_face.FILE}.')
     try:
-        known = fields_of(hugging_face.read_config(path))
+        config = hugging_face.read_config(path)
+        known = fields_of(config)
     except ValueError as error:
         raise ValueError(f'{path}: {error}') from error
+    if dropout := dropout_of(config):
+        logging.warning('%s: the network trains without the dropout of %s; nothing else changes',
+                        path, ', '.join(f'{name}={rate}' for name, rate in dropout.items()))
     params: dict[str, Any] = {'name': 'model', 'has_bytes': False, **known, **fields}
     return LanguageModel.Params(**params)
 

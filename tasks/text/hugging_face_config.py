@@ -34,7 +34,7 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
     'quantization_config': (None,),
 }
 
-# The same for gpt2, whose dropout is there if it is not named.
+# The same for gpt2.
 _SUPPORTED_OF_GPT2: dict[str, tuple[Any, ...]] = {
     'activation_function': ('gelu_new', 'gelu_pytorch_tanh'),   # two names of one function
     'scale_attn_weights': (True,),
@@ -42,7 +42,7 @@ _SUPPORTED_OF_GPT2: dict[str, tuple[Any, ...]] = {
                      'add_cross_attention'], (False, None)),
     'quantization_config': (None,),
 }
-_DROPOUT_OF_GPT2 = ('embd_pdrop', 'attn_pdrop', 'resid_pdrop')
+_DROPOUT_OF_GPT2 = ('embd_pdrop', 'attn_pdrop', 'resid_pdrop')   # changes training alone
 
 # RotaryScaling's fields -> those of Hugging Face, for rope_type=llama3.
 _SCALING = {'factor': 'factor', 'low': 'low_freq_factor', 'high': 'high_freq_factor',
@@ -85,6 +85,14 @@ def fields_of(config: Config) -> dict[str, Any]:
         'is_tied': _flag(config, 'tie_word_embeddings'),
         'is_scaled': False,
         **_rotations(config)}
+
+
+def dropout_of(config: Config) -> dict[str, Any]:
+    """Returns the rates of dropout, by field, with which transformers trains and we do not."""
+    if config.get('model_type') != 'gpt2':
+        return {}   # It is refused.
+    rates = {name: config.get(name, 0.1) for name in _DROPOUT_OF_GPT2}
+    return {name: rate for name, rate in rates.items() if rate}
 
 
 def config_of(fields: Mapping[str, Any], source: Config,
@@ -145,9 +153,6 @@ def config_of(fields: Mapping[str, Any], source: Config,
 
 def _fields_of_gpt2(config: Config) -> dict[str, Any]:
     """Does what `fields_of` does."""
-    for name in _DROPOUT_OF_GPT2:
-        if (rate := config.get(name, 0.1)) != 0:
-            _refuse(name, rate, '0 is, which is the same but for the training')
     num_heads, dim = _number(config, 'n_head'), _number(config, 'n_embd')
     has_hidden_dim = config.get('n_inner') is not None
     has_tie = 'tie_word_embeddings' in config

@@ -120,6 +120,17 @@ def test_gpt2_writes_the_ids_that_numpy_writes(prefill: int, tmp_path: pathlib.P
         np.testing.assert_array_equal(row, ids[1:])
 
 
+def test_gpt2_without_its_dropout_is_said(tmp_path: pathlib.Path, caplog: Any) -> None:
+    for name, rate in ('with', 0.1), ('without', 0.0):
+        (tmp_path / name).mkdir()
+        config = tiny_gpt2.config(resid_pdrop=rate)
+        (tmp_path / name / 'config.json').write_text(json.dumps(config))
+        language_model(tmp_path / name)
+    assert caplog.messages == [
+        f'{tmp_path}/with: the network trains without the dropout of resid_pdrop=0.1; nothing else '
+        'changes']
+
+
 def test_gpt2_trains_to_the_same_bit_in_one_cell_and_in_three(tmp_path: pathlib.Path) -> None:
     """With a tied table, and two documents in each example, each of which begins at 0."""
     config = tiny_gpt2.config(n_layer=1)

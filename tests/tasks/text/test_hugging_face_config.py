@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lingpipe.layers.rotary import RotaryScaling
-from lingpipe.tasks.text.hugging_face_config import config_of, fields_of
+from lingpipe.tasks.text.hugging_face_config import config_of, dropout_of, fields_of
 from lingpipe.tasks.text.language_model import LanguageModel
 from tests.support import tiny_gpt2
 from tests.support.tiny_llama import KINDS, LLAMA3, config
@@ -56,9 +56,6 @@ def test_the_fields_of_gpt2_are_those_of_its_config() -> None:
 
 
 @pytest.mark.parametrize('fields, words', [
-    ({'attn_pdrop': 0.1}, 'attn_pdrop=0.1, which is not supported, while 0 is, which is the same b'
-                          'ut for the training'),
-    ({'embd_pdrop': 0.2}, 'embd_pdrop=0.2, which is not supported'),
     ({'activation_function': 'gelu'}, "activation_function='gelu', which is not supported, while "
                                       "'gelu_new' is"),
     ({'activation_function': 'relu'}, "activation_function='relu', which is not supported"),
@@ -76,11 +73,13 @@ def test_what_is_not_supported_of_gpt2_is_refused(fields: dict[str, Any], words:
     assert words in str(error.value)
 
 
-def test_dropout_that_gpt2_does_not_name_is_that_of_its_default() -> None:
-    source = tiny_gpt2.config()
+def test_dropout_of_gpt2_is_told_and_stays_in_its_config() -> None:
+    source = tiny_gpt2.config(attn_pdrop=0.2)
     del source['resid_pdrop']
-    with pytest.raises(ValueError, match=r'resid_pdrop=0\.1, which is not supported'):
-        fields_of(source)
+    assert dropout_of(source) == {'attn_pdrop': 0.2, 'resid_pdrop': 0.1}   # the default
+    assert dropout_of(tiny_gpt2.config()) == dropout_of(config('llama')) == {}
+    assert fields_of(source) == fields_of(tiny_gpt2.config())
+    assert config_of(fields_of(source), source) == source
 
 
 @pytest.mark.parametrize('kind, words', [
