@@ -51,9 +51,9 @@ class Learner(Configurable):
                                            'normalisation) decay too.')
         clip_norm: float | None = field(None, 'Largest global norm of the gradients of all '
                                               'weights; none: no clipping.', above=0)
-        rate_factors: dict[str, float] = field({}, 'Regular expression, found in paths of weights '
-                                                   '-> factor on their learning rate, above 0. '
-                                                   'The first that is found counts.')
+        rate_factors: tuple[tuple[str, float], ...] = field(
+            (), 'Pairs (regular expression, factor): the factor on the learning rate of weights in '
+                'whose paths the expression is found. The first that is found counts.', above=0)
         ema_decay: float | None = field(None, 'Decay of the moving average of weights used for '
                                               'evaluation; none: no average.', above=0, below=1)
         ema_warmup: bool = field(True, 'Whether the decay in the update after n others is at most '
@@ -72,23 +72,18 @@ class Learner(Configurable):
                                              'training.', least=1)
 
         def check(self) -> None:
-            """Raises ValueError for an expression that does not compile, or a wrong factor."""
+            """Raises ValueError for an expression that does not compile."""
             for name, pattern in self.patterns():
                 try:
                     re.compile(pattern)
                 except re.error as error:
                     raise ValueError(f'{name}={pattern!r} is not a regular expression: {error}; '
                                      'correct it') from error
-            for pattern, factor in self.rate_factors.items():
-                if not 0 < factor < math.inf:
-                    raise ValueError(f'rate_factors has {factor:g} for {pattern!r}, but a factor '
-                                     'is a finite number above 0; name weights that shall not '
-                                     'train in frozen')
 
         def patterns(self) -> list[tuple[str, str]]:
             """The field's name and the expression, for each regular expression of weights."""
             return [('no_decay', self.no_decay), ('frozen', self.frozen),
-                    *(('rate_factors', pattern) for pattern in self.rate_factors)]
+                    *(('rate_factors', pattern) for pattern, _ in self.rate_factors)]
 
     params: Params
 
@@ -182,7 +177,7 @@ class Learner(Configurable):
 
     def _rate_factor(self, path: str) -> float:
         """The factor on the rate of a weight."""
-        return next((factor for pattern, factor in self.params.rate_factors.items()
+        return next((factor for pattern, factor in self.params.rate_factors
                      if _finds(pattern, path)), 1.)
 
     def trained(self, weights: Mapping[str, tf.Variable]) -> TrainedLayer:

@@ -26,14 +26,14 @@ def test_a_rate_factor_acts_on_the_update_and_the_decay_of_the_weights_that_it_n
         kernel = kernel - 0.02 * (0.5 * kernel + gradient_of('model/dense/kernel', step))
         bias = bias - 0.1 * gradient_of('model/dense/bias', step)
     _, weights = train(learner(0.1, weight_decay=0.5,
-                               rate_factors={'/kernel$': 0.2, 'dense/kernel': 9.}))
+                               rate_factors=(('nel$', 0.2), ('dense/kernel', 9.))))
     np.testing.assert_allclose(weights['model/dense/kernel'], kernel, atol=TOLERANCE)
     np.testing.assert_allclose(weights['model/dense/bias'], bias, atol=TOLERANCE)
 
 
 def test_layers_of_other_rate_factors_are_of_another_kind():
     """Layers that are alike share one trace of their update."""
-    the_learner = learner(rate_factors={'^head/': 10.})
+    the_learner = learner(rate_factors=(('^head/', 10.),))
     weights = list(make_weights().values())
     kinds = [the_learner.for_layer(path, {f'{path}/{i}': w for i, w in enumerate(weights)}).kind
              for path in ('body', 'neck', 'head')]

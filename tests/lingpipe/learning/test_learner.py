@@ -56,12 +56,11 @@ def test_a_pattern_that_finds_nothing_is_refused():
 
 def test_rate_factors_are_checked():
     with pytest.raises(ValueError, match=re.escape("rate_factors='head' is found in no path of")):
-        learner(rate_factors={'/kernel$': 0.1, 'head': 2.}).check_paths(make_weights())
+        learner(rate_factors=(('/kernel$', 0.1), ('head', 2.))).check_paths(make_weights())
     with pytest.raises(ValueError, match=r"rate_factors='\(' is not a regular expression: missing"):
-        learner(rate_factors={'(': 2.})
-    with pytest.raises(ValueError, match="rate_factors has 0 for 'kernel', but a factor is a "
-                                         'finite number above 0; name weights that shall not'):
-        learner(rate_factors={'kernel': 0.})
+        learner(rate_factors=(('(', 2.),))
+    with pytest.raises(ValueError, match=r'rate_factors\[0\]\[1\]=0\.0 is not above 0; use more'):
+        learner(rate_factors=(('kernel', 0.),))
 
 
 def test_freezing_everything_is_refused():
