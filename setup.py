@@ -25,7 +25,7 @@ TFDS = [
 ]
 TRANSLATION = [
     'sacrebleu>=2.4',        # BLEU and chrF; 2.4 is the oldest that was tried
-    'sentencepiece>=0.2.0',  # vocabularies; 0.2.0 is the oldest that was tried
+    'sentencepiece>=0.2.1',  # vocabularies; 0.2.0 crashes in training beside TensorFlow 2.18
 ]
 
 FOLDERS = ['params', 'tasks', 'tools']   # beside lingpipe/, installed below it
