@@ -53,7 +53,8 @@ class Learner(Configurable):
                                               'weights; none: no clipping.', above=0)
         rate_factors: tuple[tuple[str, float], ...] = field(
             (), 'Pairs (regular expression, factor): the factor on the learning rate of weights in '
-                'whose paths the expression is found. The first that is found counts.', above=0)
+                'whose paths the expression is found; an empty one is found in all. The first that '
+                'is found counts.', above=0)
         ema_decay: float | None = field(None, 'Decay of the moving average of weights used for '
                                               'evaluation; none: no average.', above=0, below=1)
         ema_warmup: bool = field(True, 'Whether the decay in the update after n others is at most '
@@ -150,10 +151,11 @@ class Learner(Configurable):
         """
         paths = list(paths)
         for name, pattern in self.params.patterns():
+            remedy = 'leave the pair out' if name == 'rate_factors' else 'leave it empty'
             if pattern and not any(_finds(pattern, path) for path in paths):
                 raise ValueError(f'learner.{name}={pattern!r} is found in no path of the '
                                  f'{len(paths)} weights; paths look like {", ".join(paths[:3])}: '
-                                 'correct it, or leave it empty.')
+                                 f'correct it, or {remedy}.')
         if paths and all(map(self.is_frozen, paths)):
             raise ValueError(f'learner.frozen={self.params.frozen!r} freezes all {len(paths)} '
                              'weights; leave some to train.')
@@ -178,7 +180,7 @@ class Learner(Configurable):
     def _rate_factor(self, path: str) -> float:
         """The factor on the rate of a weight."""
         return next((factor for pattern, factor in self.params.rate_factors
-                     if _finds(pattern, path)), 1.)
+                     if re.search(pattern, path)), 1.)
 
     def trained(self, weights: Mapping[str, tf.Variable]) -> TrainedLayer:
         """Returns what trains of one layer, given its weights by path."""

@@ -31,6 +31,15 @@ def test_a_rate_factor_acts_on_the_update_and_the_decay_of_the_weights_that_it_n
     np.testing.assert_allclose(weights['model/dense/bias'], bias, atol=TOLERANCE)
 
 
+def test_an_empty_rate_factor_is_that_of_all_other_weights():
+    """It was that of none."""
+    _, weights = train(learner(0.1, rate_factors=(('kernel$', 2.), ('', 0.5))))
+    for name, rate in ('kernel', 0.2), ('bias', 0.05):
+        path = f'model/dense/{name}'
+        _, expected = train(learner(rate))
+        np.testing.assert_allclose(weights[path], expected[path], atol=TOLERANCE)
+
+
 def test_layers_of_other_rate_factors_are_of_another_kind():
     """Layers that are alike share one trace of their update."""
     the_learner = learner(rate_factors=(('^head/', 10.),))
