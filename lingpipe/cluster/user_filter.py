@@ -184,9 +184,11 @@ def _decide(descriptor: int, inode: int, port: int, are_held: bool,
       OSError: the connection has ended.
     """
     # Its copy stays the same socket, even if the number gets another meaning.
-    with socket.socket(fileno=os.dup(descriptor)) as sock:
-        if os.fstat(sock.fileno()).st_ino != inode:   # The number has another meaning already.
-            return
+    copy = os.dup(descriptor)
+    if os.fstat(copy).st_ino != inode:   # It has another meaning already, of a file perhaps.
+        os.close(copy)
+        raise OSError(f'the file descriptor {descriptor} is another socket or file by now')
+    with socket.socket(fileno=copy) as sock:
         if not _is_connection(sock, port) or are_held and not _is_held(sock):
             return
 

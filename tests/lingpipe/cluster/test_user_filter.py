@@ -1,6 +1,7 @@
 """User filter: another user of this machine reaches the port, but nothing is read from it."""
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -112,6 +113,33 @@ def test_the_table_of_connections_is_read_for_all_that_have_come_and_not_for_eac
         for connection in connections:
             connection.close()
     assert len(reads) < num_connections
+
+
+def test_a_number_that_is_a_file_by_now_leaves_no_descriptor_open(monkeypatch, tmp_path):
+    """Each such number cost the worker a descriptor, which it never closed."""
+    path, num_copies = tmp_path / 'file', 0
+    path.touch()
+
+    def copy_of_a_file(descriptor: int) -> int:
+        nonlocal num_copies
+        num_copies += 1
+        return os.open(path, os.O_RDONLY)
+
+    with socket.create_server(('127.0.0.1', 0)) as sock:
+        monkeypatch.setattr(os, 'dup', copy_of_a_file)
+        user_filter.start(sock.getsockname()[1], are_held=False)
+        wait_until(lambda: num_copies >= 5)
+        monkeypatch.undo()
+        wait_until(lambda: str(path) not in open_files(), timeout_s=10.)
+
+
+def open_files() -> list[str]:
+    """The paths of the files that this process has open."""
+    paths = []
+    for number in os.listdir('/proc/self/fd'):
+        with contextlib.suppress(FileNotFoundError):   # It has been closed meanwhile.
+            paths.append(os.readlink(f'/proc/self/fd/{number}'))
+    return paths
 
 
 def refuse(*_: object) -> None:
