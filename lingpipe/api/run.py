@@ -272,8 +272,8 @@ class Run(GeneratingRun):
           ValueError: there is no checkpoint, or the network cannot be written in this format.
           OSError: the path cannot be written. What was there before still is.
         """
-        check_dtype(dtype, format)
         path = check_path(os.path.expanduser(os.fspath(path)), format)
+        check_dtype(dtype, format)
         return self.at_site(lambda site: self._export(site, path, format, checkpoint, dtype))
 
     def _export(self, site: Site, path: str, format: str, checkpoint: str | int | None,

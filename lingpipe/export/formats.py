@@ -77,8 +77,8 @@ def export(program: Program, predictor: Predictor, path: str, format: str,
       ValueError: the network cannot be written in this format, or a package is missing.
       OSError: the path cannot be written. What was there before still is.
     """
-    check_dtype(dtype, format)
     path = check_path(path, format)
+    check_dtype(dtype, format)
     text = described(program, predictor, facts or {})
     _WRITERS[format].write(_Exported(program, predictor, text, source, dtype), path)
     return path

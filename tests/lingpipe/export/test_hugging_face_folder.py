@@ -142,6 +142,8 @@ def test_a_type_is_refused_that_the_format_does_not_write(tmp_path: pathlib.Path
     with pytest.raises(ValueError, match="format='npz' writes the weights in the type that they "
                                          'have, and only hugging_face rounds them to bfloat16'):
         export(program, predictor, f'{tmp_path}/out', 'npz', dtype='bfloat16')
+    with pytest.raises(ValueError, match="format='huggingface' is unknown; use saved_model, "):
+        export(program, predictor, f'{tmp_path}/out', 'huggingface', dtype='bfloat16')
 
 
 def test_the_tokenizer_goes_along(tmp_path: pathlib.Path) -> None:
