@@ -86,10 +86,12 @@ class LanguageModel(Sequential):
                 raise ValueError(f'num_positions={self.num_positions} with family={self.family!r}, '
                                  'but gpt2 learns 1 or more positions, and llama none; set both '
                                  'or neither.')
-            if self.family == 'gpt2' and (self.num_experts or self.rotary_scaling.factor != 1):
-                raise ValueError(f'num_experts={self.num_experts} and rotary_scaling.factor='
-                                 f"{self.rotary_scaling.factor:g} are of family='llama', and gpt2 "
-                                 'has neither; leave them out.')
+            of_llama = {'num_experts': 0, 'rotary_base': 10_000., 'rotary_scaling.factor': 1.}
+            given = [f'{name}={self[name]:g}' for name, default in of_llama.items()
+                     if self[name] != default]
+            if self.family == 'gpt2' and given:
+                raise ValueError(f'{", ".join(given)} with family=\'gpt2\', but only llama has '
+                                 'experts and rotary positions; leave it out.')
 
     params: Params
 

@@ -63,7 +63,9 @@ def test_large_models_have_the_counts_of_llama_2(name: str, num_weights: int) ->
     ({'family': 'gpt2'}, "num_positions=0 with family='gpt2', but gpt2 learns 1 or more positions"),
     ({'num_positions': 9}, "num_positions=9 with family='llama', but gpt2 learns 1 or more"),
     ({'family': 'gpt2', 'num_positions': 9, 'num_experts': 2},
-     "num_experts=2 and rotary_scaling.factor=1 are of family='llama', and gpt2 has neither")])
+     "num_experts=2 with family='gpt2', but only llama has experts and rotary positions"),
+    ({'family': 'gpt2', 'num_positions': 9, 'rotary_base': 5e5, 'rotary_scaling.factor': 8.},
+     "rotary_base=500000, rotary_scaling.factor=8 with family='gpt2', but only llama has")])
 def test_parts_of_two_families_are_refused(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError) as error:
         tiny(**fields).validate()
