@@ -34,7 +34,7 @@ class _Conv(Layer):
                                      "'valid': whole kernels only.")
         dilation: int = field(1, 'Pixels from one kernel element to the next, both ways.', least=1)
         use_bias: bool = field(True, 'Whether a bias is added.')
-        activation: str = field('linear', 'Name in keras.activations.')
+        activation: str = field('linear', "Name in keras.activations, or 'gelu_tanh'.")
         kernel_initializer: str = field('he_normal', 'Name of the initializer of the kernel: '
                                                      "Keras', or 'he_normal_fan_out'.")
 

@@ -81,8 +81,8 @@ def activation_fn(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
         function: Callable[[tf.Tensor], tf.Tensor] = keras.activations.get(name)
     except ValueError:
         raise ValueError(f'activation={name!r} is no activation of Keras; write linear, relu, '
-                         'gelu, silu, tanh, sigmoid, or another name in keras.activations.'
-                         ) from None
+                         'gelu, gelu_tanh, silu, tanh, sigmoid, or another name in '
+                         'keras.activations.') from None
     return function
 
 
@@ -94,8 +94,8 @@ class Activation(Layer):
 
     class Params(Layer.Params):
         """The name of the function."""
-        activation: str = field('relu', "Name in keras.activations: 'relu', 'gelu', 'silu', "
-                                        "'tanh', 'softmax', ...")
+        activation: str = field('relu', "'gelu_tanh', or a name in keras.activations: 'relu', "
+                                        "'gelu', 'silu', 'tanh', 'softmax', ...")
 
         def check(self) -> None:
             """Raises ValueError for a name that Keras does not know."""
@@ -139,7 +139,7 @@ class Dense(Layer):
         """Channels, activation and initializer."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input.', least=1)
         units: int = field(REQUIRED, 'U, the channels of the output.', least=1)
-        activation: str = field('linear', 'Name in keras.activations.')
+        activation: str = field('linear', "Name in keras.activations, or 'gelu_tanh'.")
         use_bias: bool = field(True, 'Whether b is added.')
         kernel_initializer: str = field('glorot_uniform', 'Name of the Keras initializer of w.')
 

@@ -47,7 +47,7 @@ class _TransformerLayer(Layer):
         head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.', least=0)
         hidden_dim: int = field(REQUIRED, 'F, the hidden units of the feed-forward part; 0: there '
                                           'is none (see feed_forward_shards.py).', least=0)
-        activation: str = field('relu', 'Name in keras.activations.')
+        activation: str = field('relu', "Name in keras.activations, or 'gelu_tanh'.")
         dropout_rate: float = field(0., 'Dropout rate of what every part adds to x, in training.',
                                     least=0, below=1)
         attention_dropout_rate: float = field(0., 'Dropout rate of the attention weights.',

@@ -62,7 +62,7 @@ class Transformer(Sequential):
         num_heads: int = field(REQUIRED, 'Attention heads.', least=1)
         head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.', least=0)
         activation: str = field(
-            'relu', 'Activation of the hidden units: a name in keras.activations.')
+            'relu', "Activation of the hidden units: a name in keras.activations, or 'gelu_tanh'.")
         positions: Literal['sinusoidal', 'learned'] = field(
             'sinusoidal', 'Position embeddings that are added to those of the ids.')
         max_length: int = field(0, 'The largest S and T, for learned positions.', least=0)

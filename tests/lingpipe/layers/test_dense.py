@@ -25,3 +25,9 @@ def test_gelu_has_the_values_and_the_gradient_of_keras(name: str, is_approximate
     expected = with_gradient(lambda x: keras.activations.gelu(x, approximate=is_approximate))
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
+def test_an_activation_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ValueError, match="activation='gelu_new' is no activation of Keras; write "
+                                         'linear, relu, gelu, gelu_tanh, silu, tanh, sigmoid, or '):
+        activation_fn('gelu_new')
