@@ -175,12 +175,13 @@ class Folder:
         pieces = {name: pieces_of(name, self._kind_of_model) for name in self._files
                   if not _IS_CONSTANT.fullmatch(name)}
         places = {name: [weight_of(piece) for piece in names] for name, names in pieces.items()}
-        if unknown := [name for name, found in places.items() if None in found]:
+        if unknown := [name for name, of_pieces in places.items() if None in of_pieces]:
             raise ValueError(f'{path} has tensors that the network has no place for: '
                              f'{_listed(unknown)}; take a folder of a causal language model of '
                              'the kinds that docs/hugging-face.md names.')
-        self._places = {f'{_PREFIX}{place.name}': _Piece(name, i, len(found), place.is_transposed)
-                        for name, found in places.items() for i, place in enumerate(found) if place}
+        self._places = {
+            f'{_PREFIX}{place.name}': _Piece(name, i, len(of_pieces), place.is_transposed)
+            for name, of_pieces in places.items() for i, place in enumerate(of_pieces) if place}
         self.kinds = {key: self._kind(piece) for key, piece in self._places.items()}
 
     def read(self, key: str) -> np.ndarray:

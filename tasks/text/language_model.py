@@ -87,10 +87,10 @@ class LanguageModel(Sequential):
                                  'but gpt2 learns 1 or more positions, and llama none; set both '
                                  'or neither.')
             of_llama = {'num_experts': 0, 'rotary_base': 10_000., 'rotary_scaling.factor': 1.}
-            given = [f'{name}={self[name]:g}' for name, default in of_llama.items()
-                     if self[name] != default]
-            if self.family == 'gpt2' and given:
-                raise ValueError(f'{", ".join(given)} with family=\'gpt2\', but only llama has '
+            foreign = [f'{name}={self[name]:g}' for name, default in of_llama.items()
+                       if self[name] != default]
+            if self.family == 'gpt2' and foreign:
+                raise ValueError(f'{", ".join(foreign)} with family=\'gpt2\', but only llama has '
                                  'experts and rotary positions; leave it out.')
 
     params: Params

@@ -21,9 +21,9 @@ def test_gelu_has_the_values_and_the_gradient_of_keras(name: str, is_approximate
             y = function(x)
         return y, tape.gradient(y, x)
 
-    found = with_gradient(activation_fn(name))
+    result = with_gradient(activation_fn(name))
     expected = with_gradient(lambda x: keras.activations.gelu(x, approximate=is_approximate))
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(result, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
