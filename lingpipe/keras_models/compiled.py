@@ -78,11 +78,7 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
     config = compile_config(model)
     if not config.get('loss'):
         return []
-    for name in ('train_step', 'compute_loss', 'compute_metrics'):
-        if getattr(type(model), name) is not getattr(keras.Model, name):
-            raise ValueError(f'the model {type(model).__name__} {model.name!r} has a {name}() of '
-                             'its own, which no pipeline runs; make a keras.Model of its inputs '
-                             'and outputs and compile that, or write the loss as a Layer.')
+    _check_methods(model)
     losses = _by_output(config['loss'], keras_names, is_for_all=True)
     factors = _factors(config['loss_weights'], keras_names)
     metrics, weighted = (_by_output(config[name], keras_names, is_list=True)
@@ -112,6 +108,15 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
         params[-1].check()
         params[-1].mixes_examples = params[-1].is_mixing(tensors[i])
     return params
+
+
+def _check_methods(model: keras.Model) -> None:
+    """Raises ValueError for a model that computes its loss in a way of its own."""
+    for name in ('train_step', 'compute_loss', 'compute_metrics'):
+        if getattr(type(model), name) is not getattr(keras.Model, name):
+            raise ValueError(f'the model {type(model).__name__} {model.name!r} has a {name}() of '
+                             'its own, which no pipeline runs; make a keras.Model of its inputs '
+                             'and outputs and compile that, or write the loss as a Layer.')
 
 
 def _warn_of_mask(output: str) -> None:

@@ -115,8 +115,11 @@ def config_of(fields: Mapping[str, Any], source: Config,
         raise ValueError('is_scaled=True multiplies the vectors of ids by sqrt(model_dim), which '
                          'no model of Hugging Face that is written here does; train with '
                          'task.model.is_scaled=False.')
-    if fields['family'] == 'gpt2':
-        return _config_of_gpt2(fields, dtype)
+    return (_config_of_gpt2 if fields['family'] == 'gpt2' else _config_of_llama)(fields, dtype)
+
+
+def _config_of_llama(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    """Does what `config_of` does without a source, for LLaMA and its kin."""
     kind = ('qwen3' if fields['normalises_heads'] else
             'qwen2' if fields['biases'] == 'qkv' else 'llama')
     if kind == 'qwen3' and fields['biases'] == 'qkv':
@@ -176,7 +179,7 @@ def _fields_of_gpt2(config: Config) -> dict[str, Any]:
 
 
 def _config_of_gpt2(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    """Does what `config_of` does without a source."""
+    """Does what `config_of` does without a source, for GPT-2."""
     config = {
         'architectures': [_CLASSES['gpt2']],
         'model_type': 'gpt2',
@@ -190,7 +193,7 @@ def _config_of_gpt2(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
         'layer_norm_epsilon': fields['epsilon'],
         **dict.fromkeys(_DROPOUT_OF_GPT2, 0.),
         'tie_word_embeddings': fields['is_tied'],
-        'bos_token_id': None,   # as in `config_of`
+        'bos_token_id': None,   # as in `_config_of_llama`
         'eos_token_id': None,
         'torch_dtype': dtype}
     meant = _fields_of_gpt2(config)

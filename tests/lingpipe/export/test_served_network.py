@@ -47,6 +47,17 @@ def test_no_copies_are_served_to_examples_that_see_each_other(tmp_path: pathlib.
         export(program, predictor, f'{tmp_path}/other', 'onnx')
 
 
+def program_with(layer: lp.Layer.Params, num_micro_batches: int) -> lp.Program:
+    """A classifier of rows, whose scores go through the layer."""
+    dense = lp.layers.Dense.Params(name='scores', input_dim=D, units=V, reads={'x': 'image'})
+    network = lp.Sequential.Params(name='model', layers=(
+        dense, layer, lp.layers.CrossEntropyLoss.Params(name='loss')))
+    spec = {'image': tf.TensorSpec([B, D]), 'labels': tf.TensorSpec([B], tf.int32),
+            'weight': tf.TensorSpec([B])}
+    return lp.Program(network.instantiate('model'), spec,
+                      lp.PipelineParams(num_micro_batches=num_micro_batches), learner())
+
+
 class Centred(lp.Layer):
     """Subtracts the mean of the mini-batch."""
     needs_whole_batch = True
@@ -57,13 +68,7 @@ class Centred(lp.Layer):
 
 def test_the_refusal_names_what_a_layer_may_say(tmp_path: pathlib.Path) -> None:
     """It did not, and the one who had written such a layer for training had no way on."""
-    dense = lp.layers.Dense.Params(name='scores', input_dim=D, units=V, reads={'x': 'image'})
-    network = lp.Sequential.Params(name='model', layers=(
-        dense, Centred.Params(name='centred'), lp.layers.CrossEntropyLoss.Params(name='loss')))
-    spec = {'image': tf.TensorSpec([B, D]), 'labels': tf.TensorSpec([B], tf.int32),
-            'weight': tf.TensorSpec([B])}
-    program = lp.Program(network.instantiate('model'), spec, lp.PipelineParams(),
-                         learner())
+    program = program_with(Centred.Params(name='centred'), num_micro_batches=1)
     predictor = program.predictor(program.batch_spec)
     remedy = 'if it does so in training alone, set mixes_in_training_only = True in its class'
     with pytest.raises(ValueError, match=f'; {remedy}, or else use the signature serving_default'):
@@ -93,13 +98,7 @@ class Noise(lp.Layer):
 
 def test_random_numbers_of_a_layer_are_those_of_a_prediction(tmp_path: pathlib.Path) -> None:
     """All micro-batches were served with the numbers of the first."""
-    dense = lp.layers.Dense.Params(name='scores', input_dim=D, units=V, reads={'x': 'image'})
-    network = lp.Sequential.Params(name='model', layers=(
-        dense, Noise.Params(name='noise'), lp.layers.CrossEntropyLoss.Params(name='loss')))
-    spec = {'image': tf.TensorSpec([B, D]), 'labels': tf.TensorSpec([B], tf.int32),
-            'weight': tf.TensorSpec([B])}
-    program = lp.Program(network.instantiate('model'), spec,
-                         lp.PipelineParams(num_micro_batches=2), learner())
+    program = program_with(Noise.Params(name='noise'), num_micro_batches=2)
     predictor = program.predictor(program.batch_spec, outputs=['x'])
     serve = tf.saved_model.load(export(
         program, predictor, f'{tmp_path}/model', 'saved_model')).signatures['serving_default']

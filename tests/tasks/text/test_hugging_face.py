@@ -48,17 +48,20 @@ def started(run: Run) -> Run:
     return run
 
 
-@pytest.mark.parametrize('kind', tiny_llama.KINDS)
+@pytest.mark.parametrize('family, config', [
+    *(pytest.param(tiny_llama, tiny_llama.config(kind), id=kind) for kind in tiny_llama.KINDS),
+    pytest.param(tiny_gpt2, tiny_gpt2.config(), id='gpt2'),
+    pytest.param(tiny_gpt2, tiny_gpt2.config(tie_word_embeddings=False, n_inner=12),
+                 id='untied gpt2')])
 def test_a_folder_computes_what_numpy_computes_and_goes_out_as_it_came(
-        kind: str, tmp_path: pathlib.Path) -> None:
-    config = tiny_llama.config(kind)
-    weights = tiny_llama.tensors(config)
+        family: Any, config: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    weights = family.tensors(config)
     folder = tiny_llama.write(tmp_path / 'in', config, weights, num_parts=3)
     (tmp_path / 'in/tokenizer.json').write_text('{"a": 1}')
     with start(experiment(folder, num_cells=2), logdir=tmp_path / 'logs') as run:
         logits = started(run).predict({'target': EXAMPLES['target']})['logits']
         path = run.export(tmp_path / 'out', format='hugging_face')
-    expected = tiny_llama.logits(config, weights, EXAMPLES['target'])
+    expected = family.logits(config, weights, EXAMPLES['target'])
     np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max())
 
     written = safetensors.numpy.load_file(f'{path}/model.safetensors')
@@ -68,25 +71,6 @@ def test_a_folder_computes_what_numpy_computes_and_goes_out_as_it_came(
     out = tmp_path / 'out'
     assert json.loads((out / 'config.json').read_text()) == config
     assert (out / 'tokenizer.json').read_text() == '{"a": 1}'
-
-
-@pytest.mark.parametrize('fields', [{}, {'tie_word_embeddings': False, 'n_inner': 12}])
-def test_gpt2_computes_what_numpy_computes_and_goes_out_as_it_came(
-        fields: dict[str, Any], tmp_path: pathlib.Path) -> None:
-    config = tiny_gpt2.config(**fields)
-    weights = tiny_gpt2.tensors(config)
-    folder = tiny_llama.write(tmp_path / 'in', config, weights, num_parts=3)
-    with start(experiment(folder, num_cells=2), logdir=tmp_path / 'logs') as run:
-        logits = started(run).predict({'target': EXAMPLES['target']})['logits']
-        path = run.export(tmp_path / 'out', format='hugging_face')
-    expected = tiny_gpt2.logits(config, weights, EXAMPLES['target'])
-    np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max())
-
-    written = safetensors.numpy.load_file(f'{path}/model.safetensors')
-    assert written.keys() == weights.keys()
-    for name, array in weights.items():
-        np.testing.assert_array_equal(written[name], array, err_msg=name)
-    assert json.loads((tmp_path / 'out/config.json').read_text()) == config
 
 
 @pytest.mark.parametrize('prefill', [0, 3])
