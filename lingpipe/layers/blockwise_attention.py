@@ -13,6 +13,16 @@ FlashAttention, arXiv:2205.14135). Blocks that no query can see are left out:
             2         6  5  4
             3        10  9  8  7
 
+With a window, a query sees only the positions that are less than `window` before it, and itself.
+Blocks that lie wholly before the windows of all queries of a block are left out, too, so that the
+work grows with the length, not with its square. With a window of B positions:
+
+                 keys 0  1  2  3
+    queries 0         1
+            1         3  2
+            2            5  4
+            3               7  6
+
 The loop is one op, a tf.while_loop with a bound, so that the graph is as large for 100,000
 positions as for 1,000, and blocks follow each other. Unrolled blocks would run at once on several
 threads, and all their scores would exist together.
@@ -33,7 +43,7 @@ from lingpipe.layers.nested import Nested
 
 
 def causal_attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, documents: tf.Tensor | None,
-                     block_size: int) -> tf.Tensor:
+                     block_size: int, window: int = 0) -> tf.Tensor:
     """softmax(q k^T) v, where a position sees itself and earlier positions of its document.
 
     Args:
@@ -41,6 +51,7 @@ def causal_attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, documents: tf.Ten
       k, v: [b, T, G, h].
       documents: [b, T] int32, the document that each position belongs to; None: all are one.
       block_size: B.
+      window: how many positions a position sees at most, itself among them; 0: all of these.
 
     Returns:
       [b, T, G r h] in the dtype of q.
@@ -49,7 +60,7 @@ def causal_attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, documents: tf.Ten
     def attended(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tuple[
             tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]]:
         """Returns the attention [b, T, G r h], and what computes its gradients."""
-        blocks = _Blocks.of(q, documents, block_size)
+        blocks = _Blocks.of(q, documents, block_size, window)
         q_blocks, k_blocks, v_blocks = blocks.queries(q), blocks.keys(k), blocks.keys(v)
         out_blocks, log_sums = _forward(blocks, q_blocks, k_blocks, v_blocks)
         out = blocks.joined_queries(tf.cast(out_blocks, q.dtype))  # [b, T, G, r, h]
@@ -71,7 +82,8 @@ def causal_attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, documents: tf.Ten
     return attended(q, k, v)
 
 
-def attention_flops(b: int, t: int, num_heads: int, head_dim: int, block_size: int) -> float:
+def attention_flops(b: int, t: int, num_heads: int, head_dim: int, block_size: int,
+                    window: int = 0) -> float:
     """FLOPs of `causal_attention` forward."""
     block = min(t, block_size)
     num_blocks = -(-t // block)
@@ -79,8 +91,15 @@ def attention_flops(b: int, t: int, num_heads: int, head_dim: int, block_size: i
     # A score: the product with k, select, max, subtract, exp, sum, the product with v. A row: what
     # the online softmax carries. A channel of a row: scale what was before, add.
     per_turn = rows * (block * (4. * head_dim + 5) + 6 + 2 * head_dim)
-    num_turns = num_blocks * (num_blocks + 1) // 2
+    reach = _reach(num_blocks, block, window)
+    num_turns = sum(min(i, reach) + 1 for i in range(num_blocks))
     return num_turns * per_turn + num_blocks * rows * (head_dim + 2.)
+
+
+def _reach(num_blocks: int, block: int, window: int) -> int:
+    """How many blocks before its own the queries of a block see at most."""
+    # The first query of a block sees window - 1 positions before the block.
+    return min(num_blocks - 1, (window - 1 + block - 1) // block) if window else num_blocks - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,9 +109,12 @@ class _Blocks:
     size: int
     num: int
     documents: tf.Tensor | None   # [n, b, B]
+    window: int   # 0: a query sees all earlier positions
+    reach: int   # of how many blocks before its own a block of queries sees something, at most
 
     @classmethod
-    def of(cls, q: tf.Tensor, documents: tf.Tensor | None, block_size: int) -> _Blocks:
+    def of(cls, q: tf.Tensor, documents: tf.Tensor | None, block_size: int,
+           window: int) -> _Blocks:
         """The blocks of queries [b, T, G, r, h] and documents [b, T]."""
         t = int(q.shape[1])
         size = min(t, block_size)
@@ -100,7 +122,8 @@ class _Blocks:
         if documents is not None:
             padded = tf.pad(documents, [[0, 0], [0, num * size - t]])
             documents = tf.transpose(tf.reshape(padded, [-1, num, size]), [1, 0, 2])
-        return cls((-1 if q.shape[0] is None else q.shape[0], *q.shape[1:]), size, num, documents)
+        return cls((-1 if q.shape[0] is None else q.shape[0], *q.shape[1:]), size, num, documents,
+                   window if window < t else 0, _reach(num, size, window))
 
     def queries(self, x: tf.Tensor) -> tf.Tensor:
         """[b, T, G, r, c] -> [n, b, G, r B, c]."""
@@ -133,7 +156,11 @@ class _Blocks:
         """The scores [b, G, r B, B] of queries i and keys j, -inf where a key is not seen."""
         b, _, groups, heads, _ = self.shape
         places = tf.range(self.size)
-        is_seen = (i * self.size + places)[:, tf.newaxis] >= j * self.size + places  # [B, B]
+        query_places = (i * self.size + places)[:, tf.newaxis]
+        key_places = j * self.size + places
+        is_seen = query_places >= key_places  # [B, B]
+        if self.window:
+            is_seen &= query_places - key_places < self.window
         if self.documents is not None:
             ours, theirs = self.documents[i], self.documents[j]  # [b, B]
             is_same = ours[:, :, tf.newaxis] == theirs[:, tf.newaxis, :]
@@ -170,7 +197,8 @@ def _forward(blocks: _Blocks, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tuple
         return carried, tuple(array.write(i, value)
                               for array, value in zip(arrays, carried, strict=True))
 
-    order = [(i, j) for i in range(blocks.num) for j in range(i, -1, -1)]
+    order = [(i, j) for i in range(blocks.num)
+             for j in range(i, max(i - blocks.reach, 0) - 1, -1)]
     _, arrays = _loop(order, turn, carried, arrays)
     out, largest, sum_ = (array.stack() for array in arrays)
     return out / sum_[..., tf.newaxis], largest + tf.math.log(sum_)
@@ -202,7 +230,8 @@ def _backward(blocks: _Blocks, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, log_sum
         dq = dq_array.read(i) + tf.cast(tf.matmul(d_scores, k[j]), tf.float32)
         return (dk, dv), (dq_array.write(i, dq), dk_array.write(j, dk), dv_array.write(j, dv))
 
-    order = [(i, j) for j in range(blocks.num) for i in range(j, blocks.num)]
+    order = [(i, j) for j in range(blocks.num)
+             for i in range(j, min(j + blocks.reach + 1, blocks.num))]
     _, arrays = _loop(order, turn, carried, arrays)
     dq, dk, dv = (array.stack() for array in arrays)
     return dq, dk, dv

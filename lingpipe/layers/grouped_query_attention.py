@@ -2,7 +2,10 @@
 
 Several heads of queries share one head of keys and values (Ainslie et al., 2023, GQA,
 arXiv:2305.13245), which makes the keys and values that generation keeps so much smaller. Positions
-are rotary (rotary.py), and the memory is linear in the length (blockwise_attention.py).
+are rotary (rotary.py), and the memory is linear in the length (blockwise_attention.py). With a
+window (Beltagy et al., 2020, Longformer, arXiv:2004.05150; Jiang et al., 2023, Mistral 7B,
+arXiv:2310.06825) the work is linear in the length, too, and generation keeps no more than the
+window.
 
 Shapes: b micro-batch, T time, D model, H heads, G groups (heads of keys and values), r = H / G, h
 channels of a head.
@@ -57,6 +60,8 @@ class GroupedQueryAttention(Layer):
         biases: Literal['none', 'qkv', 'all'] = field(
             'none', 'Which projections add a bias: none, those of queries, keys and values, or '
                     'that of the output, too.')
+        window: int = field(0, 'w, the positions that a position sees at most: itself and the '
+                               'w - 1 before it; 0: itself and all before it.', least=0)
         normalises_heads: bool = field(False, 'Whether each head of queries and of keys is '
                                               'normalised (RMSNorm) before it is rotated.')
         epsilon: float = field(1e-6, 'Added to the mean of squares of a head, if it is normalised.',
@@ -137,12 +142,12 @@ class GroupedQueryAttention(Layer):
         v = tf.reshape(v, [b, t, self.num_groups, self.head_dim])
 
         documents = None if documents is None else tf.cast(documents, tf.int64)
-        y = causal_attention(q, k, v, documents, p.block_size)  # [b, T, H h]
+        y = causal_attention(q, k, v, documents, p.block_size, p.window)  # [b, T, H h]
         return tf.reshape(project(y, theta.wo, theta.get('bo')), dims(x))
 
     def cost(self, x: tf.TensorSpec, positions: tf.TensorSpec | None = None,
              documents: tf.TensorSpec | None = None) -> Cost:
-        """Projections, normalisation, rotations, and the blocks that a causal mask leaves."""
+        """Projections, normalisation, rotations, and the blocks that mask and window leave."""
         p = self.params
         self._check(x, positions, documents)
         b, t, _ = static_shape(x, self.path, 'x')
@@ -150,7 +155,8 @@ class GroupedQueryAttention(Layer):
                  + projection_flops(b * t, self.width, p.input_dim, p.biases == 'all')
                  + 2 * projection_flops(b * t, p.input_dim, self.group_width, self.has_bias)
                  + b * t * self.width  # q, scaled.
-                 + attention_flops(b, t, p.num_heads, self.head_dim, p.block_size))
+                 + attention_flops(b, t, p.num_heads, self.head_dim, p.block_size,
+                                   p.window))
         if p.is_rotary:
             flops += rotation_flops(b * t * (self.width + self.group_width),
                                     t * (1 if positions is None else b) * self.head_dim // 2)
@@ -187,12 +193,13 @@ class GroupedQueryAttention(Layer):
 
         scores = tf.cast(tf.matmul(q, past.k, transpose_b=True), tf.float32)  # [n, k, G, r, t]
         if ctx.starts is not None:
-            is_seen = tf.range(dims(past.k)[3]) >= ctx.starts[:, tf.newaxis]  # [n, t]
+            first = ctx.position + 1 - dims(past.k)[3]   # the place of the first of them
+            is_seen = first + tf.range(dims(past.k)[3]) >= ctx.starts[:, tf.newaxis]  # [n, t]
             is_seen = is_seen[:, tf.newaxis, tf.newaxis, tf.newaxis]
             scores = tf.where(is_seen, scores, -math.inf)
         y = tf.matmul(tf.cast(tf.nn.softmax(scores), x.dtype), past.v)  # [n, k, G, r, h]
         y = project(tf.reshape(y, [-1, self.width]), theta.wo, theta.get('bo'))
-        return tf.reshape(y, [n, k, self.params.input_dim]), past
+        return tf.reshape(y, [n, k, self.params.input_dim]), self._seen_by_next(past)
 
     def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
                 x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
@@ -214,13 +221,23 @@ class GroupedQueryAttention(Layer):
         s = dims(past.k)[3]
         by_head = tf.reshape(scores, [n, self.params.num_heads, t, s])
         # Padding sees itself, since what sees nothing becomes nan.
-        rows = places[:, tf.newaxis]
-        is_seen = (rows >= tf.range(s)) & ((tf.range(s) >= starts) | (rows < starts))  # [n, t, s]
+        rows, columns = places[:, tf.newaxis], ctx.position + t - s + tf.range(s)
+        is_seen = (rows >= columns) & ((columns >= starts) | (rows < starts))  # [n, t, s]
+        if self.params.window:
+            is_seen &= rows - columns < self.params.window
         weights = tf.nn.softmax(tf.where(is_seen[:, tf.newaxis], by_head, -math.inf))
         weights = tf.reshape(tf.cast(weights, x.dtype), dims(scores))
         y = tf.reshape(tf.matmul(weights, past.v), [n, -1, t, self.head_dim])
         y = tf.reshape(tf.transpose(y, [0, 2, 1, 3]), [n * t, self.width])
-        return tf.reshape(project(y, theta.wo, theta.get('bo')), dims(x)), past
+        y = tf.reshape(project(y, theta.wo, theta.get('bo')), dims(x))
+        return y, self._seen_by_next(past)
+
+    def _seen_by_next(self, past: NestedMap) -> NestedMap:
+        """Keys and values of the earlier positions that the next one sees, [n, k, G, s, h]."""
+        if not self.params.window:
+            return past
+        first = tf.maximum(dims(past.k)[3] + 1 - self.params.window, 0)
+        return NestedMap(k=past.k[:, :, :, first:], v=past.v[:, :, :, first:])
 
     # Parts.
 

@@ -9,17 +9,16 @@ network that comes in computes what transformers computes. Both spellings of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from lingpipe.layers.rotary import RotaryScaling
-from lingpipe.wording.values import show
-
-Config = Mapping[str, Any]   # what config.json holds
+from lingpipe.tasks.text.hugging_face_values import Config, flag, number, real, refuse
+from lingpipe.tasks.text.hugging_face_windows import config_of_windows, windows_of
 
 # The fields of LanguageModel.Params that a config.json determines.
 FIELDS = ('family', 'num_positions', 'vocab_size', 'num_layers', 'model_dim', 'hidden_dim',
           'num_heads', 'num_groups', 'head_dim', 'rotary_base', 'rotary_scaling', 'biases',
-          'normalises_heads', 'epsilon', 'is_tied', 'is_scaled')
+          'normalises_heads', 'epsilon', 'is_tied', 'is_scaled', 'window', 'full_layers')
 
 _CLASSES = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM',
             'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM',
@@ -57,33 +56,33 @@ def fields_of(config: Config) -> dict[str, Any]:
     """
     kind = str(config.get('model_type'))
     if kind not in _CLASSES:
-        _refuse('model_type', config.get('model_type'), f'{", ".join(_CLASSES)} are')
+        refuse('model_type', config.get('model_type'), f'{", ".join(_CLASSES)} are')
     for name, values in (_SUPPORTED_OF_GPT2 if kind == 'gpt2' else _SUPPORTED).items():
         if name in config and config[name] not in values:
-            _refuse(name, config[name], f'{values[0]!r} is')
+            refuse(name, config[name], f'{values[0]!r} is')
     if kind == 'gpt2':
         return _fields_of_gpt2(config)
-    _check_window(config, kind)
 
-    num_heads, dim = _number(config, 'num_attention_heads'), _number(config, 'hidden_size')
+    num_heads, dim = number(config, 'num_attention_heads'), number(config, 'hidden_size')
     # null means num_heads, and so does a missing field of llama. Others have other defaults.
     has_groups = config.get('num_key_value_heads', None if kind == 'llama' else 0) is not None
     has_head_dim = kind == 'qwen3' or config.get('head_dim') is not None
     return {
         'family': 'llama',
         'num_positions': 0,
-        'vocab_size': _number(config, 'vocab_size'),
-        'num_layers': _number(config, 'num_hidden_layers'),
+        'vocab_size': number(config, 'vocab_size'),
+        'num_layers': number(config, 'num_hidden_layers'),
         'model_dim': dim,
-        'hidden_dim': _number(config, 'intermediate_size'),
+        'hidden_dim': number(config, 'intermediate_size'),
         'num_heads': num_heads,
-        'num_groups': _number(config, 'num_key_value_heads') if has_groups else num_heads,
-        'head_dim': _number(config, 'head_dim') if has_head_dim else dim // num_heads,
-        'epsilon': _real(config, 'rms_norm_eps', 1e-6),
+        'num_groups': number(config, 'num_key_value_heads') if has_groups else num_heads,
+        'head_dim': number(config, 'head_dim') if has_head_dim else dim // num_heads,
+        'epsilon': real(config, 'rms_norm_eps', 1e-6),
         'biases': _biases(config, kind),
         'normalises_heads': kind == 'qwen3',
-        'is_tied': _flag(config, 'tie_word_embeddings'),
+        'is_tied': flag(config, 'tie_word_embeddings'),
         'is_scaled': False,
+        **windows_of(config, kind),
         **_rotations(config)}
 
 
@@ -121,7 +120,8 @@ def config_of(fields: Mapping[str, Any], source: Config,
 def _config_of_llama(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     """Does what `config_of` does without a source, for LLaMA and its kin."""
     kind = ('qwen3' if fields['normalises_heads'] else
-            'qwen2' if fields['biases'] == 'qkv' else 'llama')
+            'qwen2' if fields['biases'] == 'qkv' else
+            'mistral' if fields['window'] else 'llama')
     if kind == 'qwen3' and fields['biases'] == 'qkv':
         raise ValueError("normalises_heads=True with biases='qkv' is in no model of Hugging Face "
                          "that is written here; with 'none' or 'all', Qwen3 is.")
@@ -146,34 +146,37 @@ def _config_of_llama(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
         'tie_word_embeddings': fields['is_tied'],
         'bos_token_id': None,   # The network knows of none, and the defaults of transformers
         'eos_token_id': None,   # would end a text at the id 2.
-        'torch_dtype': dtype}
+        'torch_dtype': dtype,
+        **config_of_windows(fields, kind)}
     if has_scaling:
         config['max_position_embeddings'] = int(scaling.factor * scaling.length)
-    if kind != 'qwen2':
+    if kind in ('llama', 'qwen3'):
         config['attention_bias'] = fields['biases'] == 'all'
     return config
 
 
 def _fields_of_gpt2(config: Config) -> dict[str, Any]:
     """Does what `fields_of` does."""
-    num_heads, dim = _number(config, 'n_head'), _number(config, 'n_embd')
+    num_heads, dim = number(config, 'n_head'), number(config, 'n_embd')
     has_hidden_dim = config.get('n_inner') is not None
     has_tie = 'tie_word_embeddings' in config
     return {
         'family': 'gpt2',
-        'num_positions': _number(config, 'n_positions'),
-        'vocab_size': _number(config, 'vocab_size'),
-        'num_layers': _number(config, 'n_layer'),
+        'num_positions': number(config, 'n_positions'),
+        'vocab_size': number(config, 'vocab_size'),
+        'num_layers': number(config, 'n_layer'),
         'model_dim': dim,
-        'hidden_dim': _number(config, 'n_inner') if has_hidden_dim else 4 * dim,
+        'hidden_dim': number(config, 'n_inner') if has_hidden_dim else 4 * dim,
         'num_heads': num_heads,
         'num_groups': num_heads,
         'head_dim': dim // num_heads,
-        'epsilon': _real(config, 'layer_norm_epsilon', 1e-5),
+        'epsilon': real(config, 'layer_norm_epsilon', 1e-5),
         'biases': 'all',
         'normalises_heads': False,
-        'is_tied': _flag(config, 'tie_word_embeddings') if has_tie else True,
+        'is_tied': flag(config, 'tie_word_embeddings') if has_tie else True,
         'is_scaled': False,
+        'window': 0,
+        'full_layers': (),
         'rotary_base': 10_000.,
         'rotary_scaling': RotaryScaling()}
 
@@ -212,56 +215,10 @@ def _describes(config: Config, fields: Mapping[str, Any]) -> bool:
         return False
 
 
-def _refuse(name: str, value: object, supported: str) -> NoReturn:
-    raise ValueError(f'config.json has {name}={show(value)}, which is not supported, while '
-                     f'{supported}; convert the model, or take another one.')
-
-
-def _number(config: Config, name: str) -> int:
-    value = config.get(name)
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f'config.json has {name}={show(value)}, but it must be a whole number '
-                         'above 0; write what the model has.')
-    return value
-
-
-def _real(config: Config, name: str, default: float | None = None) -> float:
-    value = config.get(name, default)
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise ValueError(f'config.json has {name}={show(value)}, but it must be a number; write '
-                         'what the model has.')
-    return float(value)
-
-
-def _flag(config: Config, name: str) -> bool:
-    value = config.get(name)
-    if value not in (True, False, None):
-        raise ValueError(f'config.json has {name}={show(value)}, but it must be true or false; '
-                         'write what the model has.')
-    return bool(value)
-
-
-def _check_window(config: Config, kind: str) -> None:
-    """Raises ValueError if a position does not see all positions before it."""
-    window = config.get('sliding_window', None if kind == 'llama' else 4096)   # as transformers
-    has_window = window is not None
-    if kind.startswith('qwen'):
-        has_window = has_window and _flag(config, 'use_sliding_window')
-    if has_window:
-        other = 'use_sliding_window=false' if kind.startswith('qwen') else 'null'
-        _refuse('sliding_window', window, f'{other} is, which is the same for shorter texts')
-    types = config.get('layer_types') or []
-    if not isinstance(types, list):
-        _refuse('layer_types', types, 'a list is')
-    others = sorted({str(one) for one in types} - {'full_attention'})
-    if others:
-        _refuse('layer_types', others[0], "'full_attention' in all of them is")
-
-
 def _biases(config: Config, kind: str) -> str:
     if kind == 'qwen2':
         return 'qkv'
-    has_biases = kind != 'mistral' and _flag(config, 'attention_bias')
+    has_biases = kind != 'mistral' and flag(config, 'attention_bias')
     return 'all' if has_biases else 'none'
 
 
@@ -270,13 +227,13 @@ def _rotations(config: Config) -> dict[str, Any]:
     name = 'rope_scaling' if config.get('rope_scaling') else 'rope_parameters'   # as transformers
     rope = config.get(name) or {}
     if not isinstance(rope, dict):
-        _refuse(name, rope, 'an object or null is')
+        refuse(name, rope, 'an object or null is')
     kind = rope.get('rope_type', rope.get('type', 'default'))
     known = {'rope_type', 'type', 'rope_theta', 'partial_rotary_factor', *_SCALING.values()}
     if kind not in ('default', 'llama3') or rope.get('partial_rotary_factor', 1) not in (1, None):
-        _refuse(name, dict(rope), "rope_type 'default' and 'llama3', of all channels, are")
+        refuse(name, dict(rope), "rope_type 'default' and 'llama3', of all channels, are")
     if unknown := sorted(set(rope) - known):
-        _refuse(f'{name}.{unknown[0]}', rope[unknown[0]], f'{", ".join(sorted(known))} are')
+        refuse(f'{name}.{unknown[0]}', rope[unknown[0]], f'{", ".join(sorted(known))} are')
 
     scaling = RotaryScaling()
     if kind == 'llama3':
@@ -284,7 +241,7 @@ def _rotations(config: Config) -> dict[str, Any]:
             if theirs not in rope:
                 raise ValueError(f'config.json has {name} of the kind llama3 without {theirs}; '
                                  'add it, as the model was trained.')
-        numbers = {ours: _real(rope, theirs) for ours, theirs in _SCALING.items()}
+        numbers = {ours: real(rope, theirs) for ours, theirs in _SCALING.items()}
         scaling.set(**{**numbers, 'length': round(numbers['length'])})
-    base = _real(rope if 'rope_theta' in rope else config, 'rope_theta', 10_000.)
+    base = real(rope if 'rope_theta' in rope else config, 'rope_theta', 10_000.)
     return {'rotary_base': base, 'rotary_scaling': scaling}

@@ -35,7 +35,8 @@ from lingpipe.layers.rotary import RotaryScaling
 from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.layers.streamed_softmax import logits_of
 from lingpipe.tasks.text.bytes_per_token import BytesPerToken
-from lingpipe.tasks.text.hugging_face_config import FIELDS, Config, config_of
+from lingpipe.tasks.text.hugging_face_config import FIELDS, config_of
+from lingpipe.tasks.text.hugging_face_values import Config
 
 
 class LanguageModel(Sequential):
@@ -62,6 +63,10 @@ class LanguageModel(Sequential):
         rotary_base: float = field(10_000., 'See GroupedQueryAttention.', least=1)
         rotary_scaling: RotaryScaling = field(RotaryScaling(), 'Slower rotations for longer texts.')
         biases: Literal['none', 'qkv', 'all'] = field('none', 'See GroupedQueryAttention.')
+        window: int = field(0, 'Tokens that a token sees at most, itself among them; 0: all '
+                               'before it.', least=0)
+        full_layers: tuple[int, ...] = field((), 'Layers that the window leaves out, counted from '
+                                                 '0.', least=0)
         normalises_heads: bool = field(False, 'See GroupedQueryAttention.')
         epsilon: float = field(1e-5, 'Added to the mean of squares or the variance by all that '
                                      'normalises.', least=0)
@@ -92,6 +97,14 @@ class LanguageModel(Sequential):
             if self.family == 'gpt2' and foreign:
                 raise ValueError(f'{", ".join(foreign)} with family=\'gpt2\', but only llama has '
                                  'experts and rotary positions; leave it out.')
+            # Of one network, one spelling, since networks are compared by their fields.
+            named = [i for i in range(self.num_layers) if i in self.full_layers]
+            if list(self.full_layers) != named or named and (
+                    not self.window or len(named) == self.num_layers):
+                raise ValueError(f'full_layers={self.full_layers} with window={self.window}, but '
+                                 'they name some, not all, of the layers 0 to '
+                                 f'{self.num_layers - 1} of a network with a window, in this '
+                                 'order; correct them, or leave them out.')
 
     params: Params
 
@@ -148,8 +161,10 @@ def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:
 
     layers: list[Layer.Params] = [*tables, *positions]
     for i in range(p.num_layers):
-        for name, body in ('attention', attention), ('ffn', _feed_forward(p)):
-            layers.append(lib.PreNorm.Params(name=f'{name}_{i}', dim=p.model_dim, body=body.copy(),
+        window = 0 if i in p.full_layers else p.window
+        for name, body in (('attention', attention.copy().set(window=window)),
+                           ('ffn', _feed_forward(p))):
+            layers.append(lib.PreNorm.Params(name=f'{name}_{i}', dim=p.model_dim, body=body,
                                              norm='layer' if is_gpt2 else 'rms',
                                              epsilon=p.epsilon))
     norm = lib.LayerNorm if is_gpt2 else lib.RMSNorm

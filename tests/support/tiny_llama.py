@@ -29,7 +29,13 @@ KINDS: dict[str, dict[str, Any]] = {
     'llama 3.1 by transformers 5': {
         'rope_theta': None, 'rope_parameters': {'rope_theta': 300., **LLAMA3}, 'head_dim': 6},
     'mistral': {'model_type': 'mistral', 'sliding_window': None},
+    'mistral with a window': {'model_type': 'mistral', 'sliding_window': 3},
     'qwen2': {'model_type': 'qwen2', 'sliding_window': 9, 'use_sliding_window': False},
+    'qwen2 with a window': {'model_type': 'qwen2', 'sliding_window': 5, 'use_sliding_window': True,
+                            'max_window_layers': 1},
+    'qwen3 with a window': {
+        'model_type': 'qwen3', 'head_dim': 4, 'sliding_window': 11, 'use_sliding_window': True,
+        'layer_types': ['sliding_attention', 'full_attention']},
     'qwen3': {'model_type': 'qwen3', 'head_dim': 4, 'tie_word_embeddings': True},
 }
 
@@ -93,7 +99,7 @@ def _of_row(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray) -> np.nd
     """What follows the embedding of one row x [T, D], up to the last normalisation."""
     for i in range(c['num_hidden_layers']):
         own = {name.removeprefix(f'model.layers.{i}.'): array for name, array in w.items()}
-        x = x + _attention(c, own, _norm(c, x, own['input_layernorm.weight']))
+        x = x + _attention(c, own, _norm(c, x, own['input_layernorm.weight']), _window(c, i))
         h = _norm(c, x, own['post_attention_layernorm.weight'])
         gate = h @ own['mlp.gate_proj.weight'].T
         h = gate / (1 + np.exp(-gate)) * (h @ own['mlp.up_proj.weight'].T)
@@ -105,7 +111,18 @@ def _norm(c: dict[str, Any], x: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return x / np.sqrt((x ** 2).mean(-1, keepdims=True) + c['rms_norm_eps']) * scale
 
 
-def _attention(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+def _window(c: dict[str, Any], i: int) -> int:
+    """How many positions a position of layer i sees, itself among them."""
+    is_full = not c.get('sliding_window') or c.get('use_sliding_window') is False
+    if 'max_window_layers' in c:
+        is_full |= i < c['max_window_layers']
+    if 'layer_types' in c:
+        is_full |= c['layer_types'][i] == 'full_attention'
+    return 10_000 if is_full else int(c['sliding_window'])
+
+
+def _attention(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray,
+               window: int) -> np.ndarray:
     def projected(name: str, x: np.ndarray) -> np.ndarray:
         return (x @ w[f'self_attn.{name}_proj.weight'].T
                 + w.get(f'self_attn.{name}_proj.bias', np.zeros(1)))
@@ -123,7 +140,7 @@ def _attention(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray) -> np
         own_q, own_k = normed('q', q[:, head]), normed('k', k[:, group])
         own_q, own_k = ((one[:, :h // 2] + 1j * one[:, h // 2:]) * turns for one in (own_q, own_k))
         scores = (own_q @ own_k.conj().T).real / np.sqrt(h)
-        shares = np.tril(np.exp(scores))
+        shares = np.triu(np.tril(np.exp(scores)), 1 - window)
         heads.append(shares / shares.sum(-1, keepdims=True) @ v[:, group])
     return projected('o', np.concatenate(heads, -1))
 

@@ -71,6 +71,9 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'GroupedQueryAttention of documents in blocks': (
         layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, head_dim=6, block_size=2),
         SEQUENCE | {'positions': ((2, 5), 9), 'documents': ((2, 5), 2)}),
+    'GroupedQueryAttention with a window, in blocks': (
+        layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, block_size=2, window=2),
+        SEQUENCE | {'documents': ((2, 5), 2)}),
     'GroupedQueryAttention with biases of q, k and v': (
         layers.GroupedQueryAttention.Params(input_dim=8, num_heads=4, num_groups=2, biases='qkv',
                                             rotary_scaling=RotaryScaling(factor=8.)), SEQUENCE),

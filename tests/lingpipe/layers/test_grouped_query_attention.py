@@ -49,12 +49,15 @@ def made(**fields: Any) -> tuple[Any, Any, np.ndarray]:
     return layer, layer.initial_theta(1), x
 
 
-@pytest.mark.parametrize('block_size', [1, 3, 7])
+@pytest.mark.parametrize('block_size', [1, 2, 3, 7])
+@pytest.mark.parametrize('window', [0, 1, 2, 3, 4, 6, 7, 9])
 @pytest.mark.parametrize('has_documents', [False, True])
-def test_it_is_the_formula_head_by_head_in_blocks_of_any_size(block_size: int,
-                                                              has_documents: bool) -> None:
-    layer, theta, x = made(block_size=block_size)
-    is_seen = np.broadcast_to(np.tril(np.ones([T, T], bool)), [B, T, T])
+def test_it_is_the_formula_head_by_head_in_blocks_of_any_size(
+        block_size: int, window: int, has_documents: bool) -> None:
+    layer, theta, x = made(block_size=block_size, window=window)
+    # A position sees itself and, with a window, the window - 1 positions before it.
+    distances = np.arange(T)[:, np.newaxis] - np.arange(T)
+    is_seen = np.broadcast_to((distances >= 0) & (distances < (window or T)), [B, T, T])
     documents = {}
     if has_documents:
         is_seen = is_seen & (DOCUMENTS[:, :, np.newaxis] == DOCUMENTS[:, np.newaxis])
@@ -84,7 +87,8 @@ def test_documents_may_have_ids_of_64_bits() -> None:
 
 @pytest.mark.parametrize('fields', [
     {}, {'biases': 'qkv', 'rotary_scaling': RotaryScaling(factor=3., length=16)},
-    {'biases': 'all', 'normalises_heads': True}], ids=['plain', 'biases of q, k, v', 'all'])
+    {'biases': 'all', 'normalises_heads': True}, {'window': 1}, {'window': 3}, {'window': 7}],
+    ids=['plain', 'biases of q, k, v', 'all', 'window of 1', 'window of 3', 'window of 7'])
 def test_position_by_position_and_a_prompt_at_once_give_what_fprop_gives(
         fields: dict[str, Any]) -> None:
     layer, theta, x = made(block_size=3, **fields)
@@ -97,12 +101,54 @@ def test_position_by_position_and_a_prompt_at_once_give_what_fprop_gives(
         past = past or layer.initial_past(B, ctx, x=tf.TensorSpec([B, 1, D]))
         y, past = layer.decode(theta, ctx, NestedMap(), past, tf.constant(x[:, position:][:, :1]))
         np.testing.assert_allclose(y[:, 0], expected[:, position], atol=1e-5)
-    assert past.k.shape == [B, 1, G, T, h]
+    window = fields.get('window')
+    assert past.k.shape == [B, 1, G, window - 1 if window else T, h]   # what the next one sees
 
-    ctx = DecodingContext(tf.constant(0), 1, 1, T)
-    y, _ = layer.prefill(theta, ctx, NestedMap(), layer.initial_past(
-        B, ctx, x=tf.TensorSpec([B, 1, D])), tf.constant(x))
-    np.testing.assert_allclose(y, expected, atol=1e-5)
+    for passes in [T], [4, 3], [2, 2, 3]:
+        past, first, found = None, 0, []
+        for num in passes:
+            ctx = DecodingContext(tf.constant(first), 1, 1, T)
+            past = past or layer.initial_past(B, ctx, x=tf.TensorSpec([B, 1, D]))
+            y, past = layer.prefill(theta, ctx, NestedMap(), past,
+                                    tf.constant(x[:, first:first + num]))
+            found.append(y)
+            first += num
+        np.testing.assert_allclose(tf.concat(found, 1), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize('window', [0, 1, 3])
+def test_texts_that_start_late_are_what_each_is_alone(window: int) -> None:
+    """Padding before them is seen by none, within a window and without."""
+    layer, theta, x = made(window=window)
+    starts = [3, 0]
+    alone = [layer.fprop(theta, Context(), tf.constant(x[i:i + 1, start:]))[0]
+             for i, start in enumerate(starts)]
+    past, first, found = None, 0, []
+    for num in 4, 1, 1, 1:
+        ctx = DecodingContext(tf.constant(first), 1, 1, T, starts=tf.constant(starts))
+        past = past or layer.initial_past(B, ctx, x=tf.TensorSpec([B, 1, D]))
+        y, past = (layer.prefill if num > 1 else layer.decode)(
+            theta, ctx, NestedMap(), past, tf.constant(x[:, first:first + num]))
+        found.append(y)
+        first += num
+    for row, start, expected in zip(tf.concat(found, 1), starts, alone, strict=True):
+        np.testing.assert_allclose(row[start:], expected, atol=1e-5)
+
+
+def test_blocks_outside_of_the_window_cost_nothing() -> None:
+    """The work of 16 blocks of 64 positions with a window of 65 is that of two turns each."""
+    x = tf.TensorSpec([1, 1024, D])
+
+    def attention_flops(**fields: Any) -> tuple[float, float]:
+        layer = GroupedQueryAttention.Params(
+            input_dim=D, num_heads=H, block_size=64, **fields).instantiate()
+        return layer.cost(x).flops, pricing.traced_cost(layer, x=x).flops
+
+    of_one_turn = attention_flops(window=1)
+    full, two_turns, three_turns = (
+        np.array(attention_flops(window=window)) - of_one_turn for window in (0, 65, 66))
+    np.testing.assert_allclose(full / (16 * 17 // 2 - 16), two_turns / 15, rtol=0.02)
+    np.testing.assert_allclose(full / (16 * 17 // 2 - 16), three_turns / 29, rtol=0.02)
 
 
 def test_memory_is_linear_in_the_length() -> None:

@@ -82,6 +82,16 @@ def test_gpt2_writes_the_ids_that_numpy_writes(prefill: int, tmp_path: pathlib.P
     config = tiny_gpt2.config(n_layer=1, n_positions=14)
     weights = tiny_gpt2.tensors(config)
     folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    for prompt, row in written_ids(folder, prefill):
+        ids = list(prompt)
+        while len(ids) < 14:
+            logits = tiny_gpt2.logits(config, weights, np.array([ids]))
+            ids.append(int(logits[0, -1].argmax()))
+        np.testing.assert_array_equal(row, ids[1:])
+
+
+def written_ids(folder: str, prefill: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Three prompts, and the ids that follow the first id of each, up to 13 of them."""
     problem = experiment(folder).task.instantiate()
     program = Program(problem.network, {name: tf.TensorSpec([2, 5], array.dtype)
                                         for name, array in EXAMPLES.items()},
@@ -96,12 +106,7 @@ def test_gpt2_writes_the_ids_that_numpy_writes(prefill: int, tmp_path: pathlib.P
     params = SamplingParams(beam_size=1, max_length=14, prefill=prefill)
     group = SentenceGroup({}, np.full([3], 13, np.int32), prompts)
     (found, _), = Decoder(program, params, None, -1).decode([group])
-    for prompt, row in zip(prompts, found, strict=True):
-        ids = list(prompt[prompt >= 0])
-        while len(ids) < 14:
-            logits = tiny_gpt2.logits(config, weights, np.array([ids]))
-            ids.append(int(logits[0, -1].argmax()))
-        np.testing.assert_array_equal(row, ids[1:])
+    return [(prompt[prompt >= 0], row) for prompt, row in zip(prompts, found, strict=True)]
 
 
 def test_gpt2_without_its_dropout_is_said(tmp_path: pathlib.Path, caplog: Any) -> None:
@@ -142,8 +147,10 @@ def test_gpt2_trains_to_the_same_bit_in_one_cell_and_in_three(tmp_path: pathlib.
         assert not np.array_equal(array, weights[name]), name
 
 
-def test_it_trains_to_the_same_bit_in_one_cell_and_in_three(tmp_path: pathlib.Path) -> None:
-    config = tiny_llama.config('llama tied, with biases')
+@pytest.mark.parametrize('kind', ['llama tied, with biases', 'qwen2 with a window'])
+def test_it_trains_to_the_same_bit_in_one_cell_and_in_three(
+        kind: str, tmp_path: pathlib.Path) -> None:
+    config = tiny_llama.config(kind)
     folder = tiny_llama.write(tmp_path / 'in', config, tiny_llama.tensors(config))
     written = []
     for num_cells in (1, 3):
@@ -155,6 +162,21 @@ def test_it_trains_to_the_same_bit_in_one_cell_and_in_three(tmp_path: pathlib.Pa
     for name, array in written[0].items():
         np.testing.assert_array_equal(array, written[1][name], err_msg=name)
         assert not np.array_equal(array, before[name]), name
+
+
+@pytest.mark.parametrize('prefill', [0, 3])
+@pytest.mark.parametrize('kind', ['mistral with a window', 'qwen2 with a window'])
+def test_a_text_longer_than_the_window_goes_on_with_the_ids_that_numpy_writes(
+        kind: str, prefill: int, tmp_path: pathlib.Path) -> None:
+    config = tiny_llama.config(kind)
+    weights = tiny_llama.tensors(config)
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    for prompt, row in written_ids(folder, prefill):
+        ids = list(prompt)
+        while len(ids) < 14:
+            logits = tiny_llama.logits(config, weights, np.array([ids]))
+            ids.append(int(logits[0, -1].argmax()))
+        np.testing.assert_array_equal(row, ids[1:])
 
 
 def test_bfloat16_comes_in_as_the_same_numbers(tmp_path: pathlib.Path) -> None:

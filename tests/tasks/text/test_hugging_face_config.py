@@ -25,7 +25,8 @@ def test_the_fields_are_those_of_the_config() -> None:
         'vocab_size': 19, 'num_layers': 2, 'model_dim': 8, 'hidden_dim': 12, 'num_heads': 4,
         'num_groups': 2, 'head_dim': 6, 'rotary_base': 300.,
         'rotary_scaling': RotaryScaling(factor=4., low=1., high=4., length=20), 'biases': 'none',
-        'normalises_heads': False, 'epsilon': 1e-3, 'is_tied': False, 'is_scaled': False}
+        'normalises_heads': False, 'epsilon': 1e-3, 'is_tied': False, 'is_scaled': False,
+        'window': 0, 'full_layers': ()}
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -40,7 +41,7 @@ def test_the_fields_of_gpt2_are_those_of_its_config() -> None:
         'family': 'gpt2', 'num_positions': 24, 'vocab_size': 19, 'num_layers': 2, 'model_dim': 8,
         'hidden_dim': 32, 'num_heads': 2, 'num_groups': 2, 'head_dim': 4, 'rotary_base': 10_000.,
         'rotary_scaling': RotaryScaling(), 'biases': 'all', 'normalises_heads': False,
-        'epsilon': 1e-3, 'is_tied': True, 'is_scaled': False}
+        'epsilon': 1e-3, 'is_tied': True, 'is_scaled': False, 'window': 0, 'full_layers': ()}
     source = tiny_gpt2.config()
     assert fields_of(source) == expected
     # transformers 4 leaves this field out where it is true.
@@ -90,16 +91,9 @@ def test_dropout_of_gpt2_is_told_and_stays_in_its_config() -> None:
     ({'mlp_bias': True}, 'mlp_bias=True, which is not supported, while False is'),
     ({'quantization_config': {'bits': 4}}, "quantization_config={'bits': 4}, which is not"),
     ({'partial_rotary_factor': 0.5}, 'partial_rotary_factor=0.5, which is not supported'),
-    ({'model_type': 'mistral', 'sliding_window': 9}, 'sliding_window=9, which is not supported, w'
-                                                     'hile null is'),
-    ({'model_type': 'mistral'}, 'sliding_window=4096, which is not supported'),   # its default
-    ({'model_type': 'qwen2', 'sliding_window': 9, 'use_sliding_window': True},
-     'sliding_window=9, which is not supported, while use_sliding_window=false is, wh'),
-    ({'model_type': 'qwen2', 'use_sliding_window': True},   # its default, too
-     'sliding_window=4096, which is not supported'),
     ({'layer_types': 'full'}, "layer_types='full', which is not supported, while a list is"),
     ({'layer_types': ['full_attention', 'sliding_attention']},
-     "layer_types='sliding_attention', which is not supported"),
+     "layer_types='sliding_attention', which is not supported, while 'full_attention' for each"),
     ({'rope_scaling': {'type': 'linear', 'factor': 2.}}, "rope_scaling={'type': 'linear', 'fac"),
     ({'rope_parameters': {'rope_type': 'yarn'}}, "rope_parameters={'rope_type': 'yarn'}, which is"),
     ({'rope_parameters': {'rope_theta': 5., 'partial_rotary_factor': 0.5}}, 'rope_parameters={'),
