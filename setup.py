@@ -17,6 +17,8 @@ ONNX = ['tf2onnx>=1.17']              # exports for ONNX runtimes; the oldest th
 SAFETENSORS = ['safetensors>=0.8']    # weights for other programs; likewise
 HUGGING_FACE = [
     *SAFETENSORS,
+    'jinja2>=3.1.6',         # chat templates, which come with models; the sandbox of older ones
+                             # can be left
     'tokenizers>=0.20',      # vocabularies of Hugging Face; the first with encode_batch_fast
 ]
 TFDS = [

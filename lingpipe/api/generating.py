@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lingpipe.api.open_run import OpenRun
-from lingpipe.training.problem import Piece
+from lingpipe.training.problem import Conversation, Piece
 from lingpipe.training.site import Site
 from lingpipe.wording.values import show
 
@@ -13,33 +13,37 @@ from lingpipe.wording.values import show
 class GeneratingRun(OpenRun):
     """A run that continues prompts and translates lines, if its task can."""
 
-    def generate(self, prompts: Sequence[str], checkpoint: str | int | None = None,
-                 **fields: Any) -> list[str]:
+    def generate(self, prompts: Sequence[str | Conversation],
+                 checkpoint: str | int | None = None, **fields: Any) -> list[str]:
         """Returns the texts with which a language model continues prompts.
 
         Args:
-          prompts: texts, each of which begins a document; an empty one leaves all to the model.
+          prompts: texts, each of which begins a document; an empty one leaves all to the model. A
+            conversation, as [{'role': 'user', 'content': 'Hello!'}], is answered: the chat template
+            of the model makes the text of it.
           checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
           **fields: of task.decode, where they are to differ: temperature=0.8, stop=('\\n\\n',).
 
         Raises:
           ValueError: the task is no language model, there is no checkpoint or no such field, a
-            prompt is too long, or the vocabulary is not that of the weights.
+            prompt is too long, the model has no chat template or one that refuses a conversation,
+            or the vocabulary is not that of the weights.
           OSError: a worker is lost.
         """
-        prompts = _texts('prompts', prompts, 'run.stream(prompt)')
+        prompts = _prompts(prompts)
         continuations = [''] * len(prompts)
         for number, text, _ in _pieces(self, prompts, checkpoint, fields):
             continuations[number] += text
         return continuations
 
-    def stream(self, prompt: str, checkpoint: str | int | None = None,
+    def stream(self, prompt: str | Conversation, checkpoint: str | int | None = None,
                **fields: Any) -> Iterator[str]:
         """Yields the continuation of one prompt in pieces, as they are written.
 
         The arguments and errors are those of `generate`. The pieces of a beam are one.
         """
-        _check_text(prompt, 'prompt is {}, but must be one text')
+        if not _is_conversation(prompt):
+            _check_text(prompt, 'prompt is {}, but must be one text')
         for _, text, _ in _pieces(self, [prompt], checkpoint, fields):
             if text:
                 yield text
@@ -71,7 +75,7 @@ def _translations(run: OpenRun, site: Site, lines: Sequence[str], checkpoint: st
         network.program, lines, metadata.get('task', {}), **fields))
 
 
-def _pieces(run: OpenRun, prompts: Sequence[str], checkpoint: str | int | None,
+def _pieces(run: OpenRun, prompts: Sequence[str | Conversation], checkpoint: str | int | None,
             fields: Mapping[str, Any]) -> Iterator[Piece]:
     def begin(site: Site) -> Iterator[Piece]:
         network, metadata = run.restored(site, checkpoint)
@@ -81,6 +85,23 @@ def _pieces(run: OpenRun, prompts: Sequence[str], checkpoint: str | int | None,
     pieces = run.at_site(begin)
     while (piece := run.at_site(lambda site: next(pieces, None))) is not None:
         yield piece
+
+
+def _prompts(given: Sequence[str | Conversation]) -> list[str | Conversation]:
+    """The texts and conversations of a list. Raises ValueError if it is another thing."""
+    if _is_conversation(given):
+        raise ValueError('prompts is one conversation; give a list of them, or use '
+                         'run.stream(conversation).')
+    prompts: list[Any] = [] if isinstance(given, str) else list(given)
+    texts = [prompt for prompt in prompts if not _is_conversation(prompt)]
+    _texts('prompts', given if isinstance(given, str) else texts, 'run.stream(prompt)')
+    return prompts
+
+
+def _is_conversation(prompt: object) -> bool:
+    """Whether it is a list of messages, whatever they say."""
+    return (isinstance(prompt, (list, tuple)) and len(prompt) > 0
+            and all(isinstance(message, Mapping) for message in prompt))
 
 
 def _texts(name: str, given: Sequence[str], remedy: str) -> list[str]:

@@ -6,7 +6,7 @@ TensorBoard.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.hyperparams import REQUIRED, Configurable, field
@@ -17,6 +17,9 @@ from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
+
+# The messages of a chat, such as {'role': 'user', 'content': 'Hello!'}.
+Conversation: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class Piece(NamedTuple):
@@ -186,13 +189,13 @@ class Problem(Configurable):
         for number, text in enumerate(self.decode(program, lines, facts)):
             yield Piece(number, text)
 
-    def generate(self, program: Program, prompts: Sequence[str], facts: Metadata,
+    def generate(self, program: Program, prompts: Sequence[str | Conversation], facts: Metadata,
                  **fields: Any) -> Iterator[Piece]:
         """Yields the continuations of texts piece by piece, as they are written; for Run.generate.
 
         Args:
           program, facts: those of `decode`.
-          prompts: texts of any number of lines.
+          prompts: texts of any number of lines, or conversations that are to be answered.
           **fields: settings that are to differ from those of the Params.
         """
         raise ValueError(f'{type(self).__name__} continues no texts; run.generate is for tasks '

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -22,7 +22,7 @@ from lingpipe.pipeline.decoding.sampling import SamplingParams
 from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.text.vocabulary import Vocabulary
-from lingpipe.training.problem import Piece
+from lingpipe.training.problem import Conversation, Piece
 
 STEP = 16   # ids between two looks at stop texts
 
@@ -37,6 +37,9 @@ class GenerationParams(SamplingParams):
     max_new: int = field(128, 'Ids of a continuation, at most.', least=1)
     stop: tuple[str, ...] = field((), 'A continuation ends before whichever of these is complete '
                                       "first; '\\n' is written as a line break.")
+    lines: Literal['text', 'chats'] = field(
+        'text', 'What each line of --mode=decode is: a prompt, or JSON of a conversation, which is '
+                'answered.')
     group_size: int = field(8, 'Prompts of a group; there are two groups a cell.', least=1)
 
     def check(self) -> None:
@@ -84,18 +87,19 @@ class Generator:
         decoder = self._decoder if _of_graphs(params) == _of_graphs(self.params) else None
         return Generator(self.program, self._vocabulary, params, decoder)
 
-    def pieces(self, prompts: Sequence[str], step: int) -> Iterator[Piece]:
+    def pieces(self, prompts: Sequence[str | Conversation], step: int) -> Iterator[Piece]:
         """Yields the texts that follow the prompts, as they are written.
 
         Each prompt begins a document. What is drawn for a prompt depends on its place in `prompts`
         and on params.seed alone. Texts of a beam come when they are whole.
 
         Args:
-          prompts: texts.
+          prompts: texts, or conversations, of which the chat template makes them.
           step: how many ids of a text are written before its next piece.
 
         Raises:
-          ValueError: a prompt has no room for one more id, or has no id.
+          ValueError: a prompt has no room for one more id, or has no id, or a conversation has no
+            template.
         """
         p = self.params
         rows = _prompts(self._vocabulary, prompts, p)
@@ -189,25 +193,41 @@ def from_line(line: str) -> str:
 
 def _of_graphs(params: GenerationParams) -> GenerationParams:
     """The params without those that the graphs of a generator do not depend on."""
-    return params.copy().set(max_new=1, stop=(), group_size=1, seed=0)
+    return params.copy().set(max_new=1, stop=(), lines='text', group_size=1, seed=0)
 
 
-def _prompts(vocabulary: Vocabulary, prompts: Sequence[str],
+def _prompts(vocabulary: Vocabulary, prompts: Sequence[str | Conversation],
              params: GenerationParams) -> list[Prompt]:
     """The ids of prompts. Raises ValueError as Generator.pieces does."""
     p, found = params, []
-    for number, row in enumerate(vocabulary.encode(prompts), 1):
+    rows = vocabulary.encode([_text_of(vocabulary, prompt) for prompt in prompts])
+    for number, (prompt, row) in enumerate(zip(prompts, rows, strict=True), 1):
         if len(row) >= p.max_length:
             raise ValueError(f'prompt {number} has {len(row):,} ids, and a prompt and its '
                              f'continuation have room for max_length={p.max_length:,} together; '
                              'raise task.decode.max_length, or shorten the prompt.')
-        ids = [*vocabulary.before, *row]
+        # A template writes the start itself, if the model wants one.
+        before = vocabulary.before if isinstance(prompt, str) else ()
+        ids = [*before, *row]
         if not ids:
             raise ValueError(f'prompt {number} is empty, and the tokenizer of this model puts no '
                              'start before a text; begin the text.')
         limit = min(p.max_length, len(row) + p.max_new)
-        found.append(Prompt(ids, limit + len(vocabulary.before)))
+        found.append(Prompt(ids, limit + len(before)))
     return found
+
+
+def _text_of(vocabulary: Vocabulary, prompt: str | Conversation) -> str:
+    """A prompt as a text. Raises ValueError for a conversation without a template."""
+    if isinstance(prompt, str):
+        return prompt
+    if vocabulary.chat_template is None:
+        raise ValueError('a prompt is a conversation, but the vocabulary of this model has no chat '
+                         'template; copy tokenizer_config.json and, if there is one, '
+                         'chat_template.jinja of an instruct model beside the tokenizer.json of '
+                         'the run (in train_input.directory, or where task.vocabulary is), or give '
+                         'prompts as texts.')
+    return vocabulary.chat_template.text(prompt)
 
 
 def _group(rows: list[Prompt], group: list[int], params: GenerationParams) -> SentenceGroup:

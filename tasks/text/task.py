@@ -13,6 +13,7 @@ from lingpipe.layers.sequential import Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.tasks.text.chat import conversation_of
 from lingpipe.tasks.text.generation import (
     STEP,
     GenerationParams,
@@ -24,7 +25,7 @@ from lingpipe.tasks.text.hugging_face import check_config
 from lingpipe.tasks.text.inputs import TextInput
 from lingpipe.tasks.text.vocabulary import Vocabulary, open_vocabulary
 from lingpipe.tasks.translation import vocabulary_facts
-from lingpipe.training.problem import Piece, Problem
+from lingpipe.training.problem import Conversation, Piece, Problem
 
 
 class Text(Problem):
@@ -82,11 +83,12 @@ class Text(Problem):
 
         Args:
           program: the program with the weights.
-          lines: one prompt each.
+          lines: one prompt each, or one conversation as JSON, as Params.decode.lines says.
           facts: the facts of the run that the weights come from, as `facts` returned them.
 
         Raises:
-          ValueError: the vocabulary is missing or is not that of the run, or a prompt is too long.
+          ValueError: the vocabulary is missing or is not that of the run, or a prompt is too long,
+            or is not what Params.decode.lines says.
         """
         texts = [''] * len(lines)
         for number, text, _ in self._pieces(program, lines, facts, STEP):
@@ -101,13 +103,14 @@ class Text(Problem):
     def _pieces(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any],
                 step: int) -> Iterator[Piece]:
         """Yields the results of `decode`, so many ids at a time."""
-        prompts = [from_line(line) for line in lines]
+        is_chat = self.params.decode.lines == 'chats'
+        prompts = [conversation_of(line) if is_chat else from_line(line) for line in lines]
         for number, text, is_last in self._generator(program, facts, self.params.decode).pieces(
                 prompts, step):
             yield Piece(number, as_line(text), is_last)
 
-    def generate(self, program: Program, prompts: Sequence[str], facts: Mapping[str, Any],
-                 **fields: Any) -> Iterator[Piece]:
+    def generate(self, program: Program, prompts: Sequence[str | Conversation],
+                 facts: Mapping[str, Any], **fields: Any) -> Iterator[Piece]:
         """Yields the continuations of prompts, id by id.
 
         Args:

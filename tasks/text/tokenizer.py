@@ -4,6 +4,7 @@
     FOLDER/tokenizer_config.json     eos_token: the end of a text
     FOLDER/generation_config.json    eos_token_id: what else ends a text that is written
     FOLDER/config.json               likewise, if the file before says nothing
+    FOLDER/chat_template.jinja       what makes texts of conversations (chat.py)
 
 The package `tokenizers` reads it, of which transformers' fast tokenizers are made. So ids are those
 of transformers, and special tokens that a text spells are read as such.
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from lingpipe.checkpoint.hugging_face import CONFIG, read_json
+from lingpipe.tasks.text.chat import ChatTemplate, template_beside
 from lingpipe.wording.values import show
 
 _BYTE = re.compile('<0x[0-9A-F]{2}>')
@@ -29,11 +31,13 @@ class Tokenizer:
     """A tokenizer.json. The attributes are those of Vocabulary (vocabulary.py)."""
     file_name = 'tokenizer.json'
 
-    def __init__(self, path: str, ends: Sequence[int] = ()):
+    def __init__(self, path: str, ends: Sequence[int] = (),
+                 chat_template: Mapping[str, Any] | None = None):
         """
         Args:
           path: the file.
           ends: the ids that end a text; none: the files beside it say so.
+          chat_template: the facts of the template, if there is none beside the file.
 
         Raises:
           ValueError: tokenizers is not installed, the file is missing or damaged or adds more to a
@@ -66,8 +70,12 @@ class Tokenizer:
         self.ends = tuple(ends) or _ends_beside(path, self._tokenizer)
         self.before = self._before(path)
         self.unknown = self._unknown()
-        self.facts: Mapping[str, Any] = {'vocabulary_file': self.file_name,
-                                         'ends': list(self.ends)}
+        self.chat_template = template_beside(path)
+        if self.chat_template is None and chat_template:
+            self.chat_template = ChatTemplate(**chat_template)
+        self.facts: Mapping[str, Any] = {
+            'vocabulary_file': self.file_name, 'ends': list(self.ends),
+            **({'chat_template': self.chat_template.facts} if self.chat_template else {})}
 
     def fits(self, vocab_size: int) -> bool:
         """Whether the network has all of its ids; tables are often made longer."""

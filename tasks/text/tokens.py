@@ -80,7 +80,8 @@ class Tokens:
         """What a run records of its vocabulary: the file, its checksum, and what opens it."""
         return {'vocabulary': os.path.abspath(self.vocabulary_path),
                 'sha256': self.facts['vocabulary_sha256'],
-                **{name: self.facts[name] for name in ('ends',) if name in self.facts}}
+                **{name: self.facts[name] for name in ('ends', 'chat_template')
+                   if name in self.facts}}
 
     def bytes_of_ids(self, split: Split) -> np.ndarray:
         """The bytes of text that each id of a part stands for, float32 [V].

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lingpipe.tasks.text.chat import ChatTemplate
 from lingpipe.tasks.text.tokenizer import Tokenizer
 from lingpipe.tasks.translation.corpus.vocabulary import (
     END,
@@ -38,16 +39,18 @@ class Vocabulary(Protocol):
     Attributes:
       file_name: what its file is called in a directory of tokens.
       facts: what the facts of tokens say of it besides, to open it again: `vocabulary_file`, if
-        that is not vocabulary.model, and `ends` (see open_vocabulary).
+        that is not vocabulary.model, `ends` and `chat_template` (see open_vocabulary).
       before: the ids before a text: the start, or none.
       ends: the ids that end a text that is written; documents end with the first.
       unknown: the id of text that has no other; -1: there is none.
+      chat_template: what makes texts of conversations; None: nothing does.
     """
     file_name: str
     facts: Mapping[str, Any]
     before: tuple[int, ...]
     ends: tuple[int, ...]
     unknown: int
+    chat_template: ChatTemplate | None
 
     @property
     def size(self) -> int:
@@ -76,6 +79,7 @@ class Pieces(SharedVocabulary):
     before: tuple[int, ...] = (START,)
     ends: tuple[int, ...] = (END,)
     unknown = UNKNOWN
+    chat_template: ChatTemplate | None = None
 
     def fits(self, vocab_size: int) -> bool:
         """Whether the network has the same ids."""
@@ -94,13 +98,14 @@ def open_vocabulary(path: str, facts: Mapping[str, Any]) -> Vocabulary:
 
     Args:
       path: its file.
-      facts: may have `ends`, those of a Tokenizer; without them, the files beside it say so.
+      facts: may have `ends`, those of a Tokenizer; without them, the files beside it say so. May
+        have `chat_template`, the facts of one, if there is none beside it.
 
     Raises:
       ValueError: what reads it or the file is missing, or the file is damaged.
     """
     if path.endswith('.json'):
-        return Tokenizer(path, facts.get('ends', ()))
+        return Tokenizer(path, facts.get('ends', ()), facts.get('chat_template'))
     return Pieces(path)
 
 

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,17 +18,20 @@ from tokenizers import AddedToken, processors
 from lingpipe.api.run import Run
 from lingpipe.api.start import start
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.tasks.text.generation import Continuation
+from lingpipe.tasks.text.generation import Continuation, as_line
 from lingpipe.tasks.text.hugging_face import language_model
 from lingpipe.tasks.text.inputs import TextInput
 from lingpipe.tasks.text.task import language_learner, language_problem
 from lingpipe.tasks.text.tokenizer import Tokenizer
 from lingpipe.tasks.text.vocabulary import open_vocabulary
 from lingpipe.training.experiment import Experiment
+from lingpipe.training.site import Site
 from lingpipe.training.train_params import TrainParams
 from tests.support import tiny_llama, tiny_tokenizers
 
 V, T = 320, 16
+CHAT_TEMPLATE = ('{{ bos_token }}{% for message in messages %}{{ message.content + eos_token }}'
+                 '{% endfor %}{{ "cat" if add_generation_prompt else "" }}')
 DOCUMENTS = [f'{line} {i}\n😀' for i in range(9) for line in tiny_tokenizers.LINES]
 
 
@@ -127,7 +131,8 @@ def test_a_complete_character_stays_if_the_bytes_behind_it_are_none(tmp_path: Pa
 def folder_of(tmp_path: Path, kind: str) -> Path:
     """A folder without weights: those of the networks here are random."""
     folder = tmp_path / 'folder'
-    tiny_tokenizers.write(folder, kind)
+    tiny_tokenizers.write(folder, kind, chat_template=CHAT_TEMPLATE,
+                          bos_token={'llama2': '<s>'}.get(kind))
     (folder / 'config.json').write_text(json.dumps(tiny_llama.config(
         {'llama2': 'llama'}.get(kind, kind), vocab_size=V, eos_token_id=2,
         num_hidden_layers=1)))
@@ -266,6 +271,63 @@ def test_the_end_in_a_prompt_ends_nothing(trained: Callable[[str], Run]) -> None
     assert written[0]
     assert run.generate(['a', prompt], max_new=1, beam_size=2) == [
         best_continuation(run, vocabulary, one, 1) for one in ('a', prompt)]
+
+
+@pytest.mark.parametrize('kind', tiny_tokenizers.KINDS)
+def test_a_conversation_is_answered_behind_the_text_of_the_template(
+        kind: str, trained: Callable[[str], Run]) -> None:
+    """Its start is not doubled, and the run knows the template without the folder."""
+    run, end = trained(kind), tiny_tokenizers.END[kind]
+    conversations = [[{'role': 'user', 'content': 'the'}],
+                     [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'the'},
+                      {'role': 'user', 'content': 'mat'}]]
+    texts = [f'the{end}cat', f'a{end}the{end}mat{end}cat']   # without the start
+    vocabulary = Tokenizer(run.params.train_input.vocabulary)
+    expected = [best_continuation(run, vocabulary, text, 4) for text in texts]
+    assert run.generate(conversations, max_new=4) == expected
+    assert run.generate([texts[0], conversations[1]], max_new=4) == expected
+    assert ''.join(run.stream(conversations[1], max_new=4)) == expected[1]
+    with pytest.raises(ValueError, match=r'prompts is one conversation; give a list of them, or use'
+                                         r' run\.stream\(conversation\)'):
+        run.generate(conversations[0])   # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="{'role': 'user'} is no message of a conversation"):
+        run.generate([[{'role': 'user'}]])
+    with pytest.raises(ValueError, match='prompts has 3, but must be a list of texts'):
+        run.generate([conversations[0], 3])   # type: ignore[list-item]
+
+
+def test_lines_of_json_are_conversations_if_the_params_say_so(
+        tmp_path: Path, trained: Callable[[str], Run]) -> None:
+    conversation = [{'role': 'user', 'content': 'the'}]
+    params = experiment(tmp_path, folder_of(tmp_path, 'qwen2'), num_cells=1)
+    params.task.set(**{'decode.lines': 'chats', 'decode.max_new': 4})
+    with start(params, logdir=tmp_path / 'log') as run:
+        run.train(steps=0, evaluate=False)
+        expected = run.generate([conversation])
+
+        def decoded(site: Site) -> list[str]:
+            network, metadata = run.restored(site)
+            return list(run.experiment.task.decode(
+                network.program, [json.dumps(conversation)], metadata['task']))
+
+        assert run.at_site(decoded) == [as_line(text) for text in expected]
+
+
+def test_a_conversation_needs_a_template(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, 'qwen2')
+    tiny_tokenizers.write(folder, 'qwen2')
+    conversation = [{'role': 'user', 'content': 'the'}]
+    with start(experiment(tmp_path, folder, num_cells=1), logdir=tmp_path / 'log') as run:
+        run.train(steps=0, evaluate=False)
+        with pytest.raises(ValueError, match='the vocabulary of this model has no chat template; c'
+                                             'opy tokenizer_config.json and, .* beside the tokeni'):
+            run.generate([conversation], max_new=2)
+    # The remedy, as for a run whose tokens were made by a version without templates.
+    (tmp_path / 'tokens/chat_template.jinja').write_text(CHAT_TEMPLATE)
+    shutil.copy(folder / 'tokenizer_config.json', tmp_path / 'tokens')
+    with start(experiment(tmp_path, folder, num_cells=1), logdir=tmp_path / 'log') as run:
+        answers = run.generate([conversation], max_new=2)
+        assert answers == run.generate(['the<|endoftext|>cat'], max_new=2)
 
 
 def test_it_is_read_once_for_all_prompts(
