@@ -86,6 +86,12 @@ class Tokenizer:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(
             list(texts), add_special_tokens=False)]
 
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Returns the ids of each text, [t], and where in the text each begins and ends, [t, 2]."""
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [(np.array(encoding.ids, np.int32),
+                 np.array(encoding.offsets, np.int64).reshape([-1, 2])) for encoding in encodings]
+
     def decode(self, ids: Any) -> list[str]:
         """Returns the texts of rows of ids, without special tokens."""
         rows = [[int(i) for i in row] for row in ids]
