@@ -1,6 +1,7 @@
 """Description: the inputs, outputs and weights of an export, with shapes and dtypes, as JSON."""
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,15 @@ from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.served_network import signature
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
+
+_BEGINNING = '{\n"written_by": "lingpipe"'   # of every description
+
+
+def is_description(path: str) -> bool:
+    """Whether a file is the description of an export, as far as it can be read."""
+    with contextlib.suppress(OSError), open(path, encoding='utf-8', errors='replace') as file:
+        return file.read(len(_BEGINNING)) == _BEGINNING
+    return False
 
 
 def described(program: Program, predictor: Predictor, facts: Metadata) -> str:

@@ -17,7 +17,7 @@ from absl import logging
 
 from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.facts import Metadata
-from lingpipe.export.description import described
+from lingpipe.export.description import described, is_description
 from lingpipe.export.hugging_face_folder import DTYPES, hugging_face_folder
 from lingpipe.export.onnx_check import check_outputs
 from lingpipe.export.replacement import (
@@ -123,6 +123,10 @@ def check_path(path: str, format: str) -> str:
     check_writable(path, _REMEDY)
     if not writer.suffix:
         check_replaceable(path, _REMEDY)
+    beside = _path_of_description(path)
+    if writer.has_description and os.path.isfile(beside) and not is_description(beside):
+        raise OSError(f'{beside} would be replaced by the description of {path}, and is not that '
+                      f'of an earlier export; {_REMEDY}, or move it away.')
     return path
 
 
@@ -180,7 +184,7 @@ def _write_npz(exported: _Exported, path: str) -> None:
               for name, array in _arrays(exported).items()}
     with replaced_file(path, _REMEDY) as new, open(new, 'wb') as file:
         np.savez(file, **arrays)   # type: ignore[arg-type]   # allow_pickle is one of its arguments
-    _write_description(exported, path, '.npz')
+    _write_description(exported, path)
 
 
 def _write_safetensors(exported: _Exported, path: str) -> None:
@@ -189,7 +193,7 @@ def _write_safetensors(exported: _Exported, path: str) -> None:
     error_class = _import('safetensors', 'safetensors').SafetensorError
     with replaced_file(path, _REMEDY) as new, _errors_of_files(error_class):
         safetensors.save_file(_arrays(exported), new, metadata={'format': 'lingpipe'})
-    _write_description(exported, path, '.safetensors')
+    _write_description(exported, path)
 
 
 def _write_hugging_face(exported: _Exported, path: str) -> None:
@@ -284,9 +288,14 @@ def _arrays(exported: _Exported) -> dict[str, np.ndarray]:
             for path, value in exported.program.evaluated_weights().items()}
 
 
-def _write_description(exported: _Exported, path: str, suffix: str) -> None:
+def _path_of_description(path: str) -> str:
+    """The JSON file beside a file of weights."""
+    return f'{os.path.splitext(path)[0]}.json'
+
+
+def _write_description(exported: _Exported, path: str) -> None:
     try:
-        side_files.write_text(f'{path.removesuffix(suffix)}.json', exported.text)
+        side_files.write_text(_path_of_description(path), exported.text)
     except OSError as error:
         raise OSError(f'{path} is written, but its description is not: {reason(error)}.') from error
 
@@ -312,13 +321,15 @@ class _Writer:
     write: Callable[[_Exported, str], None]
     suffix: str = ''
     packages: tuple[str, ...] = ()
+    has_description: bool = False   # whether a JSON file beside it says what is in it
 
 
 _WRITERS: dict[str, _Writer] = {
     'saved_model': _Writer(_write_saved_model),
     'keras': _Writer(_write_keras, '.keras'),
-    'npz': _Writer(_write_npz, '.npz'),
-    'safetensors': _Writer(_write_safetensors, '.safetensors', ('safetensors.numpy',)),
+    'npz': _Writer(_write_npz, '.npz', has_description=True),
+    'safetensors': _Writer(_write_safetensors, '.safetensors', ('safetensors.numpy',),
+                           has_description=True),
     'hugging_face': _Writer(_write_hugging_face, packages=('safetensors.numpy',)),
     'onnx': _Writer(_write_onnx, '.onnx', ('tf2onnx',)),
 }

@@ -289,6 +289,23 @@ def test_an_earlier_export_is_replaced_and_nothing_else(program, predictor, tmp_
     assert (tmp_path / 'photos' / 'cat.png').read_text() == 'a cat'
 
 
+def test_the_description_beside_weights_replaces_that_of_an_export_alone(
+        program, predictor, tmp_path):
+    (tmp_path / 'mine.json').write_text('{"notes": "of a user"}')
+    for format in ('npz', 'safetensors'):
+        with pytest.raises(OSError, match=r'mine\.json would be replaced by the description of .*'
+                                          rf'mine\.{format}, and is not that of an earlier exp'):
+            export(program, predictor, f'{tmp_path}/mine', format)
+    assert os.listdir(tmp_path) == ['mine.json']
+    assert (tmp_path / 'mine.json').read_text() == '{"notes": "of a user"}'
+
+    for _ in range(2):
+        for format in ('npz', 'safetensors'):
+            export(program, predictor, f'{tmp_path}/weights', format)
+    assert sorted(os.listdir(tmp_path)) == [
+        'mine.json', 'weights.json', 'weights.npz', 'weights.safetensors']
+
+
 def test_a_path_that_ends_as_another_format_is_refused(program, predictor, tmp_path):
     with pytest.raises(ValueError, match='ends like a file of the format keras, but the format is '
                                          'saved_model; choose the format keras, or another path'):
