@@ -208,9 +208,6 @@ def loss_of(text: str) -> Any:
     if loss.reduction not in _MEANS:
         raise ValueError(f'the Keras loss {loss.name} has reduction={loss.reduction!r}, but the '
                          "loss of a mini-batch is a mean; use 'sum_over_batch_size'.")
-    if isinstance(loss, keras.losses.Circle):
-        raise ValueError('the Keras loss Circle compares the examples of a mini-batch with each '
-                         'other, which are apart in micro-batches; use another loss.')
     if isinstance(loss, keras.losses.CTC) or getattr(loss, 'fn', None) is keras.losses.ctc:
         raise ValueError('the Keras loss CTC keeps state that TensorFlow makes in each call, which '
                          'no task of a pipeline may have; use another loss, or train this model '

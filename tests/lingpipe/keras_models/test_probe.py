@@ -177,7 +177,7 @@ def unusual(labels, x):
 
 @pytest.mark.parametrize(('loss', 'channels', 'is_mixing'), [
     (others_of_the_batch, 6, True), (of_the_same_class, 4, True), (less_the_mean, 1, True),
-    (keras.losses.CosineSimilarity(axis=0), 3, True),
+    (keras.losses.CosineSimilarity(axis=0), 3, True), (keras.losses.Circle(), 4, True),
     (of_ones_own_class, 5, False), (of_what_is_positive, 3, False), (noisy, 3, False),
     (unusual, 3, False), (keras.losses.SparseCategoricalCrossentropy(), 5, False),
     (keras.losses.Dice(axis=1), 5, False)])
