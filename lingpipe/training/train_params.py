@@ -28,8 +28,9 @@ class TrainParams(Params):
         True, 'Whether steps go on while a checkpoint is written. It is written from copies, which '
               'take the memory of weights and slots once more until then.')
     step_timeout_s: float = field(
-        600.0, 'Seconds that a step on workers may take before they count as lost. The first step, '
-               'which is traced, may take as long as all workers answer.', least=0.1, most=10**9)
+        600.0, 'Seconds that a step on workers may take before they count as lost. The first four '
+               'steps of a process, of which one is traced, and steps that are timed may take as '
+               'long as all workers answer.', least=0.1, most=10**9)
     worker_timeout_s: float = field(
         300.0, 'Seconds to wait for workers that do not answer, at the start and after one was '
                'lost.', least=0, most=10**9)
