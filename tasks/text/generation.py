@@ -40,7 +40,8 @@ class GenerationParams(SamplingParams):
     lines: Literal['text', 'chats'] = field(
         'text', 'What each line of --mode=decode is: a prompt, or JSON of a conversation, which is '
                 'answered.')
-    group_size: int = field(8, 'Prompts of a group; there are two groups a cell.', least=1)
+    group_size: int = field(8, 'Prompts of a sentence group; several cells have two groups each.',
+                            least=1)
 
     def check(self) -> None:
         """Raises ValueError for fields that contradict each other, and for an empty stop text."""
