@@ -16,9 +16,9 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
-from lingpipe.layers.dense import project, projection_flops
 from lingpipe.layers.dropout import drop, drop_flops
 from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.projection import project, projection_flops
 from lingpipe.layers.shapes import check_last_dim, dims
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 

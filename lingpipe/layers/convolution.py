@@ -14,8 +14,9 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
-from lingpipe.layers.dense import activation_flops, activation_fn, add_bias
+from lingpipe.layers.dense import activation_flops, activation_fn
 from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.projection import add_bias
 from lingpipe.layers.shapes import check_last_dim
 from lingpipe.layers.static_shapes import static_shape
 from lingpipe.layers.weight import initializer_named

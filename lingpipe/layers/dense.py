@@ -16,7 +16,8 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
-from lingpipe.layers.shapes import as_rows, check_last_dim, dims, num_rows
+from lingpipe.layers.projection import project, projection_flops
+from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 from lingpipe.pricing import traced_cost
 
@@ -176,34 +177,3 @@ class Dense(Layer):
         y = tf.TensorSpec([*static_shape(x, self.path, 'x')[:-1], p.units], x.dtype)
         flops = projection_flops(num_rows(x, self.path), p.input_dim, p.units, p.use_bias)
         return Cost(flops + activation_flops(p.activation, y), self.num_weights, y)
-
-
-def project(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor | None = None) -> tf.Tensor:
-    """x @ w + b as one matrix product, in the dtype of x; x [..., D], w [D, U] -> [rows, U]."""
-    y = tf.matmul(as_rows(x), tf.cast(w, x.dtype))
-    return y if b is None else add_bias(y, b)
-
-
-def add_bias(y: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """y + b in the dtype of y; y [..., U], b [U].
-
-    TensorFlow's gradient of a bias adds up bfloat16 numbers in bfloat16, in which 256 + 1 is 256:
-    of 4,096 rows it may lose nine tenths. Its sums, which are used here, add in float32.
-    """
-    if y.dtype.size > 2:
-        return tf.nn.bias_add(y, tf.cast(b, y.dtype))
-    return _add_narrow_bias(y, tf.cast(b, y.dtype))
-
-
-@tf.custom_gradient
-def _add_narrow_bias(y: tf.Tensor, b: tf.Tensor) -> tuple[
-        tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
-    def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return dy, tf.reduce_sum(dy, list(range(dy.shape.rank - 1)))
-
-    return tf.nn.bias_add(y, b), gradient
-
-
-def projection_flops(rows: int, input_dim: int, units: int, has_bias: bool) -> float:
-    """FLOPs of `project`."""
-    return float(rows) * units * (2 * input_dim + has_bias)

@@ -23,8 +23,8 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.blockwise_attention import attention_flops, causal_attention
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
-from lingpipe.layers.dense import project, projection_flops
 from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.projection import project, projection_flops
 from lingpipe.layers.rms_norm import rms_norm, rms_norm_flops
 from lingpipe.layers.rotary import RotaryScaling, rotate, rotation_flops, rotations
 from lingpipe.layers.shapes import check_last_dim, dims

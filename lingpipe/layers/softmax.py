@@ -9,8 +9,8 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
-from lingpipe.layers.dense import add_bias
 from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.projection import add_bias
 from lingpipe.layers.shapes import as_rows, check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
 from lingpipe.layers.static_shapes import static_shape

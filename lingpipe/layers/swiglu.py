@@ -11,8 +11,8 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
-from lingpipe.layers.dense import project, projection_flops
 from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.projection import project, projection_flops
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
 from lingpipe.layers.static_shapes import as_spec, num_elements
