@@ -7,7 +7,7 @@ that `import lingpipe` is quick and imports no TensorFlow.
 
     a run           start
     an experiment   Experiment, Problem, PipelineParams, TrainParams, InitializeFrom, register
-    a network       layers (layers.Dense, ...), Sequential, Repeat
+    a network       layers (layers.Dense, ...), Sequential, Repeat, Adapters
     of Keras        from_keras, to_keras, learner_from_keras
     a layer         Layer, field, REQUIRED, Context, Cost, NestedMap
     data            Input, ArrayInput, RecordInput, Feature, TFDSInput, DatasetInput, SourceInput,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:   # What `__getattr__` does, for type checkers and editors.
     from lingpipe.layers.base import Layer as Layer
     from lingpipe.layers.context import Context as Context
     from lingpipe.layers.cost import Cost as Cost
+    from lingpipe.layers.low_rank import Adapters as Adapters
     from lingpipe.layers.nested import NestedMap as NestedMap
     from lingpipe.learning import learning_rates as learning_rates
     from lingpipe.learning import optimizers as optimizers
@@ -82,6 +83,7 @@ _NAMES = {
     'lingpipe.layers.base': ('Layer',),
     'lingpipe.layers.context': ('Context',),
     'lingpipe.layers.cost': ('Cost',),
+    'lingpipe.layers.low_rank': ('Adapters',),
     'lingpipe.layers.nested': ('NestedMap',),
     'lingpipe.learning.learner': ('Learner',),
     'lingpipe.pipeline.execution.program': ('Program',),

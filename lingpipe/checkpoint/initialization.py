@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ from lingpipe.checkpoint.unreadable import is_directory
 from lingpipe.checkpoint.worker_files import WorkerFiles
 
 Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); see `initialize`
-_NO_RULE, _BY_RULE = 'no rule for it', 'by a rule'   # Why a variable is not taken.
+# Why a variable is not taken, where that is no surprise.
+_NO_RULE, _BY_RULE = 'no rule for it', 'by a rule'
+_NEW = 'an adapter that is not there, and begins as in a run from scratch'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Initialization:
     @property
     def missing(self) -> dict[str, str]:
         """The part of `not_taken` for which a rule names something that is not to be had."""
-        return {key: why for key, why in self.not_taken.items() if why not in (_NO_RULE, _BY_RULE)}
+        return {key: why for key, why in self.not_taken.items()
+                if why not in (_NO_RULE, _BY_RULE, _NEW)}
 
     def text(self) -> str:
         """Returns a line for every variable, those that were not taken first."""
@@ -54,7 +57,8 @@ class Initialization:
 
 def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rules,
                check: Callable[[Metadata, Iterable[str]], None]
-               = lambda metadata, keys: None, checkpoint: str = NEWEST) -> Initialization:
+               = lambda metadata, keys: None, checkpoint: str = NEWEST,
+               adapters: Container[str] = ()) -> Initialization:
     """Assigns some variables from another experiment's checkpoint, or from a file of weights.
 
     Args:
@@ -70,6 +74,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
       check: a function of the checkpoint's metadata and of the keys that are going to be assigned,
         called before any is. It raises ValueError to refuse.
       checkpoint: 'newest', 'best' or a step, of those in `source_dir`.
+      adapters: keys of variables that need not be there, and then begin as in a run from scratch.
 
     Raises:
       ValueError: there is no such checkpoint, a rule matches no key, nothing could be taken, or
@@ -82,11 +87,11 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
                              'must match the whole path: correct or remove it.')
 
     if weight_files.is_weight_file(source_dir):
-        return _initialize_from_file(variables, source_dir, rules, check)
+        return _initialize_from_file(variables, source_dir, rules, check, adapters)
     if hugging_face.is_folder(source_dir):
-        return _initialize_from_folder(variables, source_dir, rules, check)
+        return _initialize_from_folder(variables, source_dir, rules, check, adapters)
     for path, facts in _whole_ones(source_dir, checkpoint):
-        report = _planned(variables, path, facts['variables'], rules)
+        report = _planned(variables, path, facts['variables'], rules, adapters)
         check(facts['metadata'], report.taken)
         try:
             pairs = ((variables[key], source_key) for key, source_key in report.taken.items())
@@ -98,21 +103,22 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
 
 
 def _initialize_from_file(variables: Mapping[str, tf.Variable], path: str, rules: Rules,
-                          check: Callable[[Metadata, Iterable[str]], None]
-                          ) -> Initialization:
+                          check: Callable[[Metadata, Iterable[str]], None],
+                          adapters: Container[str]) -> Initialization:
     weights = weight_files.read_weights(path)
     kinds = {key: {'shape': list(array.shape), 'dtype': array.dtype.name}
              for key, array in weights.items()}
-    report = _planned(variables, path, kinds, rules)
+    report = _planned(variables, path, kinds, rules, adapters)
     check(weight_files.read_metadata(path), report.taken)
     _assign(variables, report, weights.__getitem__)
     return report
 
 
 def _initialize_from_folder(variables: Mapping[str, tf.Variable], path: str, rules: Rules,
-                            check: Callable[[Metadata, Iterable[str]], None]) -> Initialization:
+                            check: Callable[[Metadata, Iterable[str]], None],
+                            adapters: Container[str]) -> Initialization:
     folder = hugging_face.Folder(path)
-    report = _planned(variables, path, folder.kinds, rules)
+    report = _planned(variables, path, folder.kinds, rules, adapters)
     check({'task': {hugging_face.FACT: folder.config}}, report.taken)
     folder.check_used(report.missing, report.taken.values(), set(report.not_taken))
     _assign(variables, report, folder.read)
@@ -127,8 +133,8 @@ def _assign(variables: Mapping[str, tf.Variable], report: Initialization,
             variables[key].assign(tf.cast(read(source_key), variables[key].dtype))
 
 
-def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rules: Rules
-             ) -> Initialization:
+def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rules: Rules,
+             adapters: Container[str]) -> Initialization:
     """Returns what the rules take from the checkpoint `path`; see `initialize`."""
     report = Initialization(path, {}, {})
     for key, variable in variables.items():
@@ -144,7 +150,9 @@ def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rule
         source_key = _of_average(match.expand(replacement), saved)
         kind = saved.get(source_key)
         shape = variable.shape.as_list()
-        if kind is None:
+        if kind is None and key in adapters:
+            report.not_taken[key] = _NEW
+        elif kind is None:
             report.not_taken[key] = f'there is no {source_key}'
         elif kind['shape'] != shape:
             report.not_taken[key] = f'its shape is {shape}, and {kind["shape"]} there'

@@ -19,6 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 from lingpipe.checkpoint import hugging_face
+from lingpipe.export.adapted_weights import Computed, merged
 from lingpipe.layers.base import Layer
 
 DTYPES = ('float32', 'bfloat16', 'float16')   # of weights in the files; the first is the default
@@ -55,7 +56,7 @@ class StoredWeight:
       dtype: the type that it has there.
     """
     name: str
-    weights: tuple[tf.Tensor, ...]
+    weights: tuple[tf.Tensor | Computed, ...]
     is_transposed: bool
     dtype: tf.DType
 
@@ -101,7 +102,7 @@ class HuggingFaceFolder:
 
 def hugging_face_folder(network: Layer, weights: Mapping[str, tf.Tensor],
                         source: str, dtype: str) -> HuggingFaceFolder:
-    """Returns what the folder of a network holds.
+    """Returns what the folder of a network holds, its adapters merged into the weights.
 
     Args:
       network: has one part that a config.json can describe.
@@ -114,21 +115,19 @@ def hugging_face_folder(network: Layer, weights: Mapping[str, tf.Tensor],
         is damaged.
       OSError: `source` cannot be read.
     """
-    models = [layer for layer in (network, *network.layers()) if isinstance(layer, HasConfig)]
-    if not models:
-        raise ValueError('the format hugging_face writes a LanguageModel, and the network has '
-                         'none; use saved_model, npz, safetensors or onnx.')
+    model = language_model_of(network, 'hugging_face')
     is_from_there = hugging_face.is_folder(source)
     if source and not os.path.exists(source):
         logging.warning(
             '%s, from which the run took its weights, is no longer there; if it was a folder of '
             'Hugging Face, config.json is made anew and the tokenizer is not copied: move it back, '
             'or let initialize_from.directory name its new place, and export again', source)
-    config = models[0].hugging_face_config(
+    config = model.hugging_face_config(
         hugging_face.read_config(source) if is_from_there else {}, dtype)
     copied = {name: path for name in _COPIED if is_from_there
               and os.path.isfile(path := os.path.join(source, name))}
-    tensors = _tensors(models[0].path, config['model_type'], weights, tf.as_dtype(dtype))
+    tensors = _tensors(model.path, config['model_type'], merged(network, weights),
+                       tf.as_dtype(dtype))
     parts = _parts(tensors)
     contents: dict[str, Any] = {hugging_face.CONFIG: config}
     if len(parts) > 1:
@@ -150,7 +149,20 @@ def _parts(tensors: Mapping[str, StoredWeight]) -> dict[str, dict[str, StoredWei
     return {hugging_face.part_name(i, len(parts)): part for i, part in enumerate(parts)}
 
 
-def _tensors(path: str, model_type: str, weights: Mapping[str, tf.Tensor],
+def language_model_of(network: Layer, format: str) -> HasConfig:
+    """Returns the part of a network that a config.json can describe.
+
+    Raises:
+      ValueError: it has none, so that this format cannot write it.
+    """
+    model = next((layer for layer in network.layers() if isinstance(layer, HasConfig)), None)
+    if model is None:
+        raise ValueError(f'the format {format} writes a LanguageModel, and the network has '
+                         'none; use saved_model, npz, safetensors or onnx.')
+    return model
+
+
+def _tensors(path: str, model_type: str, weights: Mapping[str, tf.Tensor | Computed],
              dtype: tf.DType) -> dict[str, StoredWeight]:
     """The weights by the names of Hugging Face. Raises ValueError if one has no such name."""
     pieces, is_transposed = {}, {}

@@ -17,7 +17,7 @@ class Cost:
       flops: floating point operations of the forward pass. A multiply-add counts 2, an exp or a
         division 1.
       num_weights: trainable scalars. Moving averages do not count, as in the papers, where a
-        parameter is a kernel, bias, scale or offset.
+        parameter is a kernel, bias, scale or offset, and weights that adapters stand in for do not.
       outputs: what fprop returns, with tf.TensorSpec in place of tensors.
     """
     flops: float

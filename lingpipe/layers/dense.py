@@ -15,8 +15,9 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
+from lingpipe.layers.low_rank import Adaptable
 from lingpipe.layers.nested import NestedMap
-from lingpipe.layers.projection import project, projection_flops
+from lingpipe.layers.projection import projection_flops
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 from lingpipe.pricing import traced_cost
@@ -130,13 +131,14 @@ def _flops_of_row(name: str, dim: int, dtype: tf.DType) -> float:
     return traced_cost(activation, tf.TensorSpec([1, dim], dtype)).flops
 
 
-class Dense(Layer):
+class Dense(Adaptable):
     """activation(x @ w + b) over the last axis; x [..., D] -> [..., U]."""
 
     is_traced_once = True
     is_positionwise = True
+    projections = ('w',)
 
-    class Params(Layer.Params):
+    class Params(Adaptable.Params):
         """Channels, activation and initializer."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input.', least=1)
         units: int = field(REQUIRED, 'U, the channels of the output.', least=1)
@@ -146,6 +148,7 @@ class Dense(Layer):
 
         def check(self) -> None:
             """Raises ValueError for an activation that Keras does not know."""
+            super().check()
             activation_fn(self.activation)
 
     params: Params
@@ -164,16 +167,18 @@ class Dense(Layer):
           ValueError: the last dimension of x is not D.
         """
         check_last_dim(x, self.params.input_dim, self.path)
-        y = project(x, theta.w, theta.get('b'))
+        y = self.project(theta, ctx, x, 'w', 'b')
         y = activation_fn(self.params.activation)(y)
         if x.shape.rank == 2:
             return y
         return tf.reshape(y, [*dims(x)[:-1], self.params.units])  # [..., U]
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """rows * U * (2 D + 1) and the activation."""
+        """rows * U * (2 D + 1), the adapter and the activation."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         y = tf.TensorSpec([*static_shape(x, self.path, 'x')[:-1], p.units], x.dtype)
-        flops = projection_flops(num_rows(x, self.path), p.input_dim, p.units, p.use_bias)
+        rows = num_rows(x, self.path)
+        flops = projection_flops(rows, p.input_dim, p.units, p.use_bias)
+        flops += self.adapter_flops(rows, x.dtype)
         return Cost(flops + activation_flops(p.activation, y), self.num_weights, y)

@@ -11,14 +11,15 @@ from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.dense import activation_flops, activation_fn
 from lingpipe.layers.dropout import drop, drop_flops
+from lingpipe.layers.low_rank import Adaptable
 from lingpipe.layers.nested import NestedMap
-from lingpipe.layers.projection import project, projection_flops
+from lingpipe.layers.projection import projection_flops
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
 from lingpipe.layers.static_shapes import as_spec, num_elements
 
 
-class FeedForward(Shardable):
+class FeedForward(Shardable, Adaptable):
     """activation(x @ w1 + b1) @ w2 + b2, with dropout between; x [..., D] -> [..., D].
 
     A shard has some of the hidden units, the first one also b2. It adds what they give to `partial`
@@ -27,8 +28,9 @@ class FeedForward(Shardable):
 
     is_traced_once = True
     is_positionwise = True
+    projections = ('w1', 'w2')
 
-    class Params(Shardable.Params):
+    class Params(Shardable.Params, Adaptable.Params):
         """Sizes, activation, dropout and initialisation."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
         hidden_dim: int = field(REQUIRED, 'F, the hidden units.', least=1)
@@ -66,14 +68,14 @@ class FeedForward(Shardable):
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         self.check_partial(partial)
-        y = activation_fn(p.activation)(project(x, theta.w1, theta.b1))  # [rows, F]
+        y = activation_fn(p.activation)(self.project(theta, ctx, x, 'w1', 'b1'))  # [rows, F]
         if ctx.training:
             y = drop(y, p.dropout_rate, ctx.seed(self.path))
-        y = tf.reshape(project(y, theta.w2, theta.get('b2')), dims(x))
+        y = tf.reshape(self.project(theta, ctx, y, 'w2', 'b2'), dims(x))
         return y if partial is None else partial + y
 
     def cost(self, x: tf.TensorSpec, partial: tf.TensorSpec | None = None) -> Cost:
-        """Two products of 2 D F a row, biases, activation and dropout."""
+        """Two products of 2 D F a row, biases, adapters, activation and dropout."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         self.check_partial(partial)
@@ -81,5 +83,6 @@ class FeedForward(Shardable):
         hidden = tf.TensorSpec([rows, self.hidden_dim], x.dtype)
         flops = 2. * projection_flops(rows, p.input_dim, self.hidden_dim, has_bias=False)
         flops = flops + num_elements(hidden) + num_elements(x)
+        flops += self.adapter_flops(rows, x.dtype)
         flops += activation_flops(p.activation, hidden) + drop_flops(hidden, p.dropout_rate)
         return Cost(flops, self.num_weights, as_spec(x))

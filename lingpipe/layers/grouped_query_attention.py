@@ -19,19 +19,19 @@ from typing import Literal
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layers.base import Layer
 from lingpipe.layers.blockwise_attention import attention_flops, causal_attention
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
+from lingpipe.layers.low_rank import Adaptable
 from lingpipe.layers.nested import NestedMap
-from lingpipe.layers.projection import project, projection_flops
+from lingpipe.layers.projection import projection_flops
 from lingpipe.layers.rms_norm import rms_norm, rms_norm_flops
 from lingpipe.layers.rotary import RotaryScaling, rotate, rotation_flops, rotations
 from lingpipe.layers.shapes import check_last_dim, dims
 from lingpipe.layers.static_shapes import as_spec, static_shape
 
 
-class GroupedQueryAttention(Layer):
+class GroupedQueryAttention(Adaptable):
     """Causal self-attention, with rotary positions or none; x [b, T, D] -> [b, T, D].
 
     Head c // h of the columns of wq uses head c // (r h) of the columns of wk and wv. If the
@@ -44,8 +44,9 @@ class GroupedQueryAttention(Layer):
     is_traced_once = True
     optional_reads = ('positions', 'documents')
     can_start_late = True
+    projections = ('wq', 'wk', 'wv', 'wo')
 
-    class Params(Layer.Params):
+    class Params(Adaptable.Params):
         """Sizes, positions, blocks and initializer."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
         num_heads: int = field(REQUIRED, 'H, the number of heads of queries.', least=1)
@@ -73,6 +74,7 @@ class GroupedQueryAttention(Layer):
 
         def check(self) -> None:
             """Raises ValueError for sizes that do not divide each other."""
+            super().check()
             if not self.head_dim and self.input_dim % self.num_heads:
                 raise ValueError(f'num_heads={self.num_heads} does not divide '
                                  f'input_dim={self.input_dim}; choose one that does, or set '
@@ -135,7 +137,7 @@ class GroupedQueryAttention(Layer):
         b, t = dims(x)[:2]
         places = tf.range(t) if positions is None else positions
         turned = self._turning(places[..., tf.newaxis])  # [b or none, T, 1]
-        q, k, v = self._projected(theta, x)
+        q, k, v = self._projected(theta, ctx, x)
         k = turned(tf.reshape(k, [b, t, self.num_groups, self.head_dim]))
         q = turned(tf.reshape(q, [b, t, p.num_heads, self.head_dim]))
         q = tf.reshape(q, [-1, t, self.num_groups, p.num_heads // self.num_groups, self.head_dim])
@@ -143,11 +145,11 @@ class GroupedQueryAttention(Layer):
 
         documents = None if documents is None else tf.cast(documents, tf.int64)
         y = causal_attention(q, k, v, documents, p.block_size, p.window)  # [b, T, H h]
-        return tf.reshape(project(y, theta.wo, theta.get('bo')), dims(x))
+        return tf.reshape(self.project(theta, ctx, y, 'wo', 'bo'), dims(x))
 
     def cost(self, x: tf.TensorSpec, positions: tf.TensorSpec | None = None,
              documents: tf.TensorSpec | None = None) -> Cost:
-        """Projections, normalisation, rotations, and the blocks that mask and window leave."""
+        """Projections, adapters, normalisation, rotations, and the blocks that are left."""
         p = self.params
         self._check(x, positions, documents)
         b, t, _ = static_shape(x, self.path, 'x')
@@ -157,6 +159,7 @@ class GroupedQueryAttention(Layer):
                  + b * t * self.width  # q, scaled.
                  + attention_flops(b, t, p.num_heads, self.head_dim, p.block_size,
                                    p.window))
+        flops += self.adapter_flops(b * t, x.dtype)
         if p.is_rotary:
             flops += rotation_flops(b * t * (self.width + self.group_width),
                                     t * (1 if positions is None else b) * self.head_dim // 2)
@@ -184,7 +187,7 @@ class GroupedQueryAttention(Layer):
         if ctx.starts is not None:
             place = (place - ctx.starts)[:, tf.newaxis, tf.newaxis, tf.newaxis]  # [n, 1, 1, 1]
         turned = self._turning(place)
-        new_q, new_k, new_v = self._projected(theta, x)
+        new_q, new_k, new_v = self._projected(theta, ctx, x)
         q = turned(tf.reshape(new_q, [n, k, self.num_groups, -1, self.head_dim]))
         one_position = [n, k, self.num_groups, 1, self.head_dim]
         new_k = turned(tf.reshape(new_k, one_position))
@@ -198,7 +201,7 @@ class GroupedQueryAttention(Layer):
             is_seen = is_seen[:, tf.newaxis, tf.newaxis, tf.newaxis]
             scores = tf.where(is_seen, scores, -math.inf)
         y = tf.matmul(tf.cast(tf.nn.softmax(scores), x.dtype), past.v)  # [n, k, G, r, h]
-        y = project(tf.reshape(y, [-1, self.width]), theta.wo, theta.get('bo'))
+        y = self.project(theta, ctx, tf.reshape(y, [-1, self.width]), 'wo', 'bo')
         return tf.reshape(y, [n, k, self.params.input_dim]), self._seen_by_next(past)
 
     def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
@@ -211,7 +214,7 @@ class GroupedQueryAttention(Layer):
         starts = starts[:, tf.newaxis, tf.newaxis]  # [n or 1, 1, 1]
         turned = self._turning(places - starts)  # [n or 1, 1, t]
         new_q, new_k, new_v = (tf.transpose(value, [0, 2, 1, 3]) for value in (
-            tf.reshape(rows, [n, t, -1, self.head_dim]) for rows in self._projected(theta, x)))
+            tf.reshape(rows, [n, t, -1, self.head_dim]) for rows in self._projected(theta, ctx, x)))
         q = tf.reshape(turned(new_q), [n, 1, self.num_groups, -1, self.head_dim])
         past = NestedMap(
             k=tf.concat([past.k, turned(new_k)[:, tf.newaxis]], 3),
@@ -229,7 +232,7 @@ class GroupedQueryAttention(Layer):
         weights = tf.reshape(tf.cast(weights, x.dtype), dims(scores))
         y = tf.reshape(tf.matmul(weights, past.v), [n, -1, t, self.head_dim])
         y = tf.reshape(tf.transpose(y, [0, 2, 1, 3]), [n * t, self.width])
-        y = tf.reshape(project(y, theta.wo, theta.get('bo')), dims(x))
+        y = tf.reshape(self.project(theta, ctx, y, 'wo', 'bo'), dims(x))
         return y, self._seen_by_next(past)
 
     def _seen_by_next(self, past: NestedMap) -> NestedMap:
@@ -241,13 +244,14 @@ class GroupedQueryAttention(Layer):
 
     # Parts.
 
-    def _projected(self, theta: NestedMap, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _projected(self, theta: NestedMap, ctx: Context,
+                   x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Queries [rows, H h], scaled, keys and values [rows, G h]."""
-        q = project(x, theta.wq, theta.get('bq'))
-        k = project(x, theta.wk, theta.get('bk'))
+        q = self.project(theta, ctx, x, 'wq', 'bq')
+        k = self.project(theta, ctx, x, 'wk', 'bk')
         if self.params.normalises_heads:
             q, k = self._normalised(q, theta.q_scale), self._normalised(k, theta.k_scale)
-        return q * self.head_dim ** -0.5, k, project(x, theta.wv, theta.get('bv'))
+        return q * self.head_dim ** -0.5, k, self.project(theta, ctx, x, 'wv', 'bv')
 
     def _normalised(self, rows: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
         """Every head of [rows, H h] divided by its size."""

@@ -11,14 +11,15 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
+from lingpipe.layers.low_rank import Adaptable
 from lingpipe.layers.nested import NestedMap
-from lingpipe.layers.projection import project, projection_flops
+from lingpipe.layers.projection import projection_flops
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
 from lingpipe.layers.static_shapes import as_spec, num_elements
 
 
-class SwiGLU(Shardable):
+class SwiGLU(Shardable, Adaptable):
     """(silu(x @ w_gate) * (x @ w_up)) @ w_down; x [..., D] -> [..., D].
 
     A shard has some of the hidden units. It adds what they give to `partial` [..., D].
@@ -26,8 +27,9 @@ class SwiGLU(Shardable):
 
     is_traced_once = True
     is_positionwise = True
+    projections = ('w_gate', 'w_up', 'w_down')
 
-    class Params(Shardable.Params):
+    class Params(Shardable.Params, Adaptable.Params):
         """Sizes and initialisation."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
         hidden_dim: int = field(REQUIRED, 'F, the hidden units; two thirds of what a plain '
@@ -55,18 +57,20 @@ class SwiGLU(Shardable):
         """
         check_last_dim(x, self.params.input_dim, self.path)
         self.check_partial(partial)
-        hidden = gated(project(x, theta.w_gate), project(x, theta.w_up))  # [rows, F]
-        y = tf.reshape(project(hidden, theta.w_down), dims(x))
+        hidden = gated(self.project(theta, ctx, x, 'w_gate'),
+                       self.project(theta, ctx, x, 'w_up'))  # [rows, F]
+        y = tf.reshape(self.project(theta, ctx, hidden, 'w_down'), dims(x))
         return y if partial is None else partial + y
 
     def cost(self, x: tf.TensorSpec, partial: tf.TensorSpec | None = None) -> Cost:
-        """Three products of 2 D F a row, and the gate."""
+        """Three products of 2 D F a row, the adapters and the gate."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         self.check_partial(partial)
         rows = num_rows(x, self.path)
         flops = 3. * projection_flops(rows, p.input_dim, self.hidden_dim, has_bias=False)
         flops += gate_flops(rows * self.hidden_dim) + (partial is not None) * num_elements(x)
+        flops += self.adapter_flops(rows, x.dtype)
         return Cost(flops, self.num_weights, as_spec(x))
 
 

@@ -12,6 +12,7 @@ from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.input.fingerprint import known_num_examples
+from lingpipe.layers.low_rank import adapters_of
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training import resumption
 from lingpipe.training.experiment import Experiment
@@ -101,7 +102,9 @@ class SavedState:
         initialization = checkpoint.initialize(
             self._variables, source.directory, source.rules,
             lambda theirs, keys: problem.check_taken(theirs.get('task', {}), keys, train_input),
-            source.checkpoint)
+            source.checkpoint,
+            [f'weights/{weight.path}' for _, adapter in adapters_of(problem.network)
+             for weight in adapter.weights()])
         self._program.placed.follow_weights(initialization.taken)
 
         report = initialization.text()

@@ -23,6 +23,8 @@ unless has_bytes is False, bytes; without positions and documents, an example is
 A large vocabulary can be split into several layers (lingpipe/layers/shards.py). The softmax of
 several shards writes `softmax`, a summary of the logits, in their place
 (lingpipe/layers/streamed_softmax.py).
+
+With adapters (lingpipe/layers/low_rank.py), they alone train.
 """
 from __future__ import annotations
 
@@ -31,6 +33,7 @@ from typing import Any, Literal
 from lingpipe import layers as lib
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
+from lingpipe.layers.low_rank import Adaptable, Adapters, freeze_all_but_adapters
 from lingpipe.layers.rotary import RotaryScaling
 from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.layers.streamed_softmax import logits_of
@@ -83,10 +86,16 @@ class LanguageModel(Sequential):
         has_bytes: bool = field(True, 'Whether the mini-batch has `bytes`, for bits per byte.')
         vocabulary_shards: int = field(1, 'Layers that the embedding, and the softmax, is split '
                                           'into.', least=1, most=10_000)
+        adapters: Adapters | None = field(None, 'Low-rank adapters of projections, which train '
+                                                'alone; none: all weights train.')
 
         def check(self) -> None:
-            """Raises ValueError for parts of the other family."""
+            """Raises ValueError for parts of the other family, and for adapters of no part."""
             super().check()
+            if self.adapters is not None:
+                self.adapters.check_targets(
+                    [name for body in _bodies(self, window=0) for name in _projections(body)],
+                    'this LanguageModel')
             if (self.family == 'gpt2') != (self.num_positions > 0):
                 raise ValueError(f'num_positions={self.num_positions} with family={self.family!r}, '
                                  'but gpt2 learns 1 or more positions, and llama none; set both '
@@ -112,6 +121,8 @@ class LanguageModel(Sequential):
         p = params.validate()
         layers = _layers(p, path or p.name or 'languagemodel')
         super().__init__(with_layers(params, layers), path)
+        if p.adapters is not None:
+            freeze_all_but_adapters(self)
 
     def output_names(self) -> tuple[str, ...]:
         """The logits. Raises ValueError if the softmax is in shards, which never make them."""
@@ -153,24 +164,28 @@ def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:
     is_gpt2 = p.family == 'gpt2'
     positions = [lib.LearnedPositions.Params(
         name='positions', dim=p.model_dim, num_positions=p.num_positions)] if is_gpt2 else []
-    attention = lib.GroupedQueryAttention.Params(
-        input_dim=p.model_dim, num_heads=p.num_heads, num_groups=p.num_groups,
-        head_dim=p.head_dim, is_rotary=not is_gpt2, rotary_base=p.rotary_base,
-        rotary_scaling=p.rotary_scaling, biases=p.biases, normalises_heads=p.normalises_heads,
-        epsilon=p.epsilon, block_size=p.block_size)
 
     layers: list[Layer.Params] = [*tables, *positions]
     for i in range(p.num_layers):
-        window = 0 if i in p.full_layers else p.window
-        for name, body in (('attention', attention.copy().set(window=window)),
-                           ('ffn', _feed_forward(p))):
-            layers.append(lib.PreNorm.Params(name=f'{name}_{i}', dim=p.model_dim, body=body,
-                                             norm='layer' if is_gpt2 else 'rms',
-                                             epsilon=p.epsilon))
+        bodies = _bodies(p, window=0 if i in p.full_layers else p.window)
+        for name, body in zip(('attention', 'ffn'), bodies, strict=True):
+            layers.append(lib.PreNorm.Params(
+                name=f'{name}_{i}', dim=p.model_dim, body=_adapted(body, p.adapters),
+                norm='layer' if is_gpt2 else 'rms', epsilon=p.epsilon))
     norm = lib.LayerNorm if is_gpt2 else lib.RMSNorm
     layers.append(norm.Params(name='norm', dim=p.model_dim, epsilon=p.epsilon))
     layers += _output(p, [f'{path}/{table.name}/w' for table in tables])
     return layers
+
+
+def _bodies(p: LanguageModel.Params, window: int) -> tuple[Layer.Params, Layer.Params]:
+    """Attention and feed-forward part of a layer, without adapters."""
+    attention = lib.GroupedQueryAttention.Params(
+        input_dim=p.model_dim, num_heads=p.num_heads, num_groups=p.num_groups,
+        head_dim=p.head_dim, is_rotary=p.family != 'gpt2', rotary_base=p.rotary_base,
+        rotary_scaling=p.rotary_scaling, biases=p.biases, normalises_heads=p.normalises_heads,
+        window=window, epsilon=p.epsilon, block_size=p.block_size)
+    return attention, _feed_forward(p)
 
 
 def _feed_forward(p: LanguageModel.Params) -> Layer.Params:
@@ -182,6 +197,17 @@ def _feed_forward(p: LanguageModel.Params) -> Layer.Params:
     return lib.MixtureOfExperts.Params(
         input_dim=p.model_dim, hidden_dim=p.hidden_dim, num_experts=p.num_experts,
         num_chosen=p.num_chosen, capacity_factor=p.capacity_factor, balance=p.balance)
+
+
+def _projections(body: Layer.Params) -> tuple[str, ...]:
+    """The names of the weights of a layer that may have adapters."""
+    return body.owner.projections if isinstance(body, Adaptable.Params) else ()
+
+
+def _adapted(body: Layer.Params, adapters: Adapters | None) -> Layer.Params:
+    """The layer with those of the adapters that are its own."""
+    own = adapters.of(_projections(body)) if adapters is not None else None
+    return body if own is None else body.set(adapters=own)
 
 
 def _output(p: LanguageModel.Params, tables: list[str]) -> list[Layer.Params]:

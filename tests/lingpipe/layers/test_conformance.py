@@ -21,6 +21,7 @@ from lingpipe.hyperparams import Params, field
 from lingpipe.layers import static_shapes
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.layers.nested import flatten, map_leaves
 from lingpipe.layers.rotary import RotaryScaling
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
@@ -52,6 +53,9 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
                    {'x': ((4, 8), 'float')}),
     'Dense gelu': (layers.Dense.Params(input_dim=8, units=6, activation='gelu'), SEQUENCE),
     'Dense silu': (layers.Dense.Params(input_dim=8, units=6, activation='silu'), SEQUENCE),
+    'Dense with an adapter': (
+        layers.Dense.Params(input_dim=8, units=6, adapters=Adapters(rank=3, dropout_rate=0.3)),
+        SEQUENCE),
     'Activation gelu_tanh': (layers.Activation.Params(activation='gelu_tanh'), SEQUENCE),
     'Activation gelu': (layers.Activation.Params(activation='gelu'), SEQUENCE),
     'Activation softmax': (layers.Activation.Params(activation='softmax'), SEQUENCE),
@@ -84,12 +88,21 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
         layers.GroupedQueryAttention.Params(input_dim=9, num_heads=3, biases='all',
                                             is_rotary=False),
         {'x': ((2, 5, 9), 'float')}),
+    'GroupedQueryAttention with adapters': (
+        layers.GroupedQueryAttention.Params(input_dim=8, num_heads=4, num_groups=2, biases='all',
+                                            adapters=Adapters(rank=2, targets=('wq', 'wv'))),
+        SEQUENCE),
+    'FeedForward with adapters': (
+        layers.FeedForward.Params(input_dim=8, hidden_dim=16, activation='gelu_tanh',
+                                  adapters=Adapters(rank=4, alpha=2.)), SEQUENCE),
     'FeedForward': (layers.FeedForward.Params(input_dim=8, hidden_dim=16, dropout_rate=0.2),
                     SEQUENCE),
     'FeedForward shard': (
         layers.FeedForward.Params(input_dim=8, hidden_dim=16, shard=1, num_shards=3),
         SEQUENCE | PARTIAL),
     'SwiGLU': (layers.SwiGLU.Params(input_dim=8, hidden_dim=6), SEQUENCE),
+    'SwiGLU with adapters': (
+        layers.SwiGLU.Params(input_dim=8, hidden_dim=6, adapters=Adapters(rank=3)), SEQUENCE),
     'SwiGLU shard': (layers.SwiGLU.Params(input_dim=8, hidden_dim=7, shard=1, num_shards=2),
                      SEQUENCE | PARTIAL),
     'MixtureOfExperts': (

@@ -11,6 +11,7 @@ import tensorflow as tf
 from lingpipe import pricing
 from lingpipe.layers import GroupedQueryAttention
 from lingpipe.layers.context import Context, DecodingContext
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.rotary import RotaryScaling
 
@@ -87,13 +88,19 @@ def test_documents_may_have_ids_of_64_bits() -> None:
 
 @pytest.mark.parametrize('fields', [
     {}, {'biases': 'qkv', 'rotary_scaling': RotaryScaling(factor=3., length=16)},
-    {'biases': 'all', 'normalises_heads': True}, {'window': 1}, {'window': 3}, {'window': 7}],
-    ids=['plain', 'biases of q, k, v', 'all', 'window of 1', 'window of 3', 'window of 7'])
+    {'biases': 'all', 'normalises_heads': True}, {'adapters': Adapters(rank=2)},
+    {'window': 1}, {'window': 3}, {'window': 7}],
+    ids=['plain', 'biases of q, k, v', 'all', 'adapters', 'window of 1', 'window of 3',
+         'window of 7'])
 def test_position_by_position_and_a_prompt_at_once_give_what_fprop_gives(
         fields: dict[str, Any]) -> None:
     layer, theta, x = made(block_size=3, **fields)
     theta = NestedMap({name: value + 0.1 * tf.cast(tf.range(tf.size(value)), tf.float32)
-                       if value.shape.rank == 1 else value for name, value in theta.items()})
+                       if tf.is_tensor(value) and value.shape.rank == 1 else value
+                       for name, value in theta.items()})
+    for name, adapter in theta.items():
+        if name.endswith('_adapter'):
+            adapter.b = tf.fill(adapter.b.shape, 0.1)
     expected = layer.fprop(theta, Context(), tf.constant(x))
     past = None
     for position in range(T):

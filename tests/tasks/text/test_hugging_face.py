@@ -15,6 +15,7 @@ from lingpipe.api.run import Run
 from lingpipe.api.start import start
 from lingpipe.checkpoint import initialize
 from lingpipe.input import ArrayInput
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.pipeline.decoding.decoder import Decoder
 from lingpipe.pipeline.decoding.sampling import SamplingParams
 from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
@@ -177,6 +178,72 @@ def test_a_text_longer_than_the_window_goes_on_with_the_ids_that_numpy_writes(
             logits = tiny_llama.logits(config, weights, np.array([ids]))
             ids.append(int(logits[0, -1].argmax()))
         np.testing.assert_array_equal(row, ids[1:])
+
+
+FAMILIES = pytest.mark.parametrize('family, config', [
+    pytest.param(tiny_llama, tiny_llama.config(), id='llama'),
+    pytest.param(tiny_gpt2, tiny_gpt2.config(n_layer=1), id='gpt2')])
+
+
+@FAMILIES
+def test_adapters_train_alone_to_the_same_bit_and_go_out_merged(
+        family: Any, config: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    """The folder has none, and they begin without a rule, as in a run from scratch."""
+    weights = family.tensors(config)
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    adapters = Adapters(rank=2, dropout_rate=0.2, targets=('wq', 'wo'))
+    written = []
+    for num_cells in (1, 3):
+        params = experiment(folder, num_cells, adapters=adapters.copy())
+        with start(params, logdir=tmp_path / str(num_cells)) as run:
+            before = started(run).predict({'target': EXAMPLES['target']})['logits']
+            run.train()
+            path = run.export(tmp_path / f'out{num_cells}', format='hugging_face')
+            logits = run.predict({'target': EXAMPLES['target']})['logits']
+        written.append(safetensors.numpy.load_file(f'{path}/model.safetensors'))
+    for found, tensors in (before, weights), (logits, written[1]):
+        expected = family.logits(config, tensors, EXAMPLES['target'])
+        np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+    for name, array in written[0].items():
+        np.testing.assert_array_equal(array, written[1][name], err_msg=name)
+    assert {name.rsplit('.', 2)[1] for name, array in written[0].items()
+            if not np.array_equal(array, weights[name])} == (
+        {'q_proj', 'o_proj'} if family is tiny_llama else {'c_attn', 'c_proj'})
+    report = (tmp_path / '3/initialization.txt').read_text()
+    assert ('not taken  weights/model/attention_0/body/wq_adapter/a: an adapter that is not there, '
+            'and begins as in a run from scratch\n') in report
+
+
+def test_adapters_are_resumed_evaluated_and_taken_along(tmp_path: pathlib.Path) -> None:
+    config = tiny_llama.config()
+    folder = tiny_llama.write(tmp_path / 'in', config, tiny_llama.tensors(config))
+    fields = {'adapters': Adapters(rank=2)}
+
+    def logits_after(logdir: str, steps: tuple[int, ...], source: InitializeFrom | None = None
+                     ) -> np.ndarray:
+        for num_steps in steps:
+            with start(experiment(folder, 2, source, **fields), logdir=tmp_path / logdir) as run:
+                run.train(steps=num_steps, evaluate=False)
+                logits: np.ndarray = run.predict({'target': EXAMPLES['target']})['logits']
+        return logits
+
+    at_once = logits_after('once', (2,))
+    np.testing.assert_array_equal(logits_after('twice', (1, 1)), at_once)
+    np.testing.assert_array_equal(
+        logits_after('other', (0,), InitializeFrom(directory=str(tmp_path / 'once'))), at_once)
+
+
+@pytest.mark.parametrize('fields, error', [
+    ({'targets': ('q_proj',)}, r"adapters\.targets has 'q_proj', but the projections of this "
+                               'LanguageModel are wq, wk, wv, wo, w_gate, w_up, w_down; name some'),
+    ({'rank': 5}, r'^model/attention_0/body/wk \[8, 4\] has adapters of rank=5, but no matrix of '
+                  'this shape has a rank above 4; use at most 4, or leave it out of')])
+def test_adapters_that_do_not_fit_are_refused(
+        fields: dict[str, Any], error: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'config.json').write_text(json.dumps(tiny_llama.config()))
+    model = language_model(tmp_path, adapters=Adapters(**fields))
+    with pytest.raises(ValueError, match=error):
+        model.instantiate('model')
 
 
 def test_bfloat16_comes_in_as_the_same_numbers(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,110 @@
+"""Low rank: what an adapter computes, what trains then, and what is refused."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.hyperparams import ParamsError
+from lingpipe.layers import Dense, GroupedQueryAttention, MeanSquaredErrorLoss, PreNorm, Sequential
+from lingpipe.layers.context import Context
+from lingpipe.layers.low_rank import Adapters, adapters_of, freeze_all_but_adapters
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+
+SPEC = {name: tf.TensorSpec([8, 6]) for name in ('x', 'target')}
+
+
+def test_an_adapter_adds_the_formula_and_nothing_at_first() -> None:
+    plain = Dense.Params(name='dense', input_dim=5, units=4).instantiate('dense')
+    adapted = plain.params.copy().set(adapters=Adapters(rank=2, alpha=3.)).instantiate('dense')
+    rng = np.random.default_rng(0)
+    x = tf.constant(rng.normal(size=[2, 3, 5]), tf.float32)
+    theta = adapted.initial_theta(7)
+    np.testing.assert_array_equal(adapted.fprop(theta, Context(True), x),
+                                  plain.fprop(plain.initial_theta(7), Context(True), x))
+    assert np.ptp(theta.w_adapter.a) > 0
+
+    theta.w_adapter.b = tf.constant(rng.normal(size=[2, 4]), tf.float32)
+    expected = x @ theta.w + 3 / 2 * (x.numpy() @ theta.w_adapter.a.numpy()
+                                      @ theta.w_adapter.b.numpy())
+    np.testing.assert_allclose(adapted.fprop(theta, Context(), x), expected, atol=1e-5)
+
+
+def test_adapters_alone_train_of_their_layer() -> None:
+    layer = PreNorm.Params(dim=8, body=GroupedQueryAttention.Params(
+        input_dim=8, num_heads=4, num_groups=2, biases='all',
+        adapters=Adapters(rank=2, targets=('wv', 'wo')))).instantiate('model')
+    of_body = {f'model/body/{name}_adapter/{matrix}' for name in ('wv', 'wo') for matrix in 'ab'}
+    trained = {weight.path for weight in layer.weights() if weight.is_trainable}
+    assert trained == of_body | {'model/norm/scale'}
+    assert [path for path, _ in adapters_of(layer)] == ['model/body/wv', 'model/body/wo']
+    freeze_all_but_adapters(layer)
+    assert {weight.path for weight in layer.weights() if weight.is_trainable} == of_body
+    assert layer.num_weights == (8 + 4) * 2 + (8 + 8) * 2
+
+
+def program_of(num_cells: int = 1, **pipeline: Any) -> Program:
+    """A network of which two layers have adapters and the last trains as it is."""
+    adapters = Adapters(rank=2, dropout_rate=0.3)
+    sizes: dict[str, Any] = {'input_dim': 6, 'units': 6, 'activation': 'tanh'}
+    network = Sequential.Params(name='model', layers=(
+        *(Dense.Params(name=name, adapters=adapters.copy(), **sizes) for name in 'ab'),
+        Dense.Params(name='head', **sizes), MeanSquaredErrorLoss.Params(name='loss')))
+    learner = Learner.Params(optimizer=optimizers.Adam.Params(), ema_decay=0.9,
+                             learning_rate=learning_rates.Constant.Params(rate=0.1))
+    return Program(network.instantiate('model'), SPEC,
+                   PipelineParams(num_cells=num_cells, num_micro_batches=2, **pipeline),
+                   learner.instantiate(), seed=3)
+
+
+def trained(program: Program) -> dict[str, bytes]:
+    rng = np.random.default_rng(0)
+    for step in range(3):
+        program.train_step({name: tf.constant(rng.normal(size=spec.shape), tf.float32)
+                            for name, spec in SPEC.items()}, step)
+    return {key: variable.numpy().tobytes() for key, variable in program.variables().items()}
+
+
+@pytest.mark.parametrize(('num_cells', 'pipeline'), [
+    (3, {'recompute': 'none'}), (3, {'recompute': 'layer'}), (2, {'schedule': 'gpipe'}),
+    (2, {'schedule': 'zb_h1', 'recompute': 'none'})])
+def test_cells_schedules_and_recomputation_change_no_bit(
+        num_cells: int, pipeline: dict[str, Any]) -> None:
+    assert trained(program_of(num_cells, **pipeline)) == trained(program_of())
+
+
+def test_a_frozen_weight_stays_and_has_no_slot_no_average_and_no_forecast_of_them() -> None:
+    program = program_of()
+    before = {path: weight.numpy() for path, weight in program.weights.items()}
+    keys = trained(program)
+    frozen = {f'model/{layer}/{name}' for layer in 'ab' for name in 'wb'}
+    assert {path for path, value in before.items()
+            if np.array_equal(program.weights[path].numpy(), value)} == frozen
+    assert {path for path in before for key in keys
+            if key.startswith(('ema/', 'optimizer/')) and f'{path}/' in f'{key}/'
+            } == set(before) - frozen
+    sizes = {path: value.size for path, value in before.items()}
+    num_trained = sum(size for path, size in sizes.items() if path not in frozen)
+    # A weight of 4 bytes; and where it trains its gradient, two slots and its average.
+    assert program.plan.forecast.footprints[0].fixed == (
+        4 * sum(sizes.values()) + 16 * num_trained)
+
+
+def test_adapters_of_what_the_layer_lacks_are_refused() -> None:
+    with pytest.raises(ParamsError, match=r"adapters\.targets has 'wq', but the projections of "
+                                          r'Dense are w; name some of these, or none for all'):
+        Dense.Params(input_dim=8, units=6, adapters=Adapters(targets=('wq',))).instantiate()
+
+
+def test_a_rank_is_refused_that_no_matrix_of_the_shape_has() -> None:
+    with pytest.raises(ParamsError, match=r'rank=0 is below 1; use 1 or more'):
+        Adapters(rank=0)
+    with pytest.raises(ValueError, match=r'^model/w \[8, 6\] has adapters of rank=7, but no matrix '
+                                         r'of this shape has a rank above 6; use at most 6, or '
+                                         r'leave it out of adapters\.targets\.$'):
+        Dense.Params(input_dim=8, units=6, adapters=Adapters(rank=7)).instantiate('model')
