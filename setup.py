@@ -84,6 +84,7 @@ setuptools.setup(
         'gpu': ['tensorflow[and-cuda]>=2.18'],       # as above, with NVIDIA's libraries
         'hugging_face': HUGGING_FACE,
         'onnx': ONNX,
+        'peft': SAFETENSORS,
         'safetensors': SAFETENSORS,
         'test': [
             'hypothesis>=6.100',          # examples that are found, not chosen

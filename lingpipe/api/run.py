@@ -259,9 +259,9 @@ class Run(GeneratingRun):
         """Writes the newest checkpoint for programs that know nothing of lingpipe.
 
         Args:
-          path: of a file or, for saved_model and hugging_face, of a directory. An earlier export
-            there is replaced.
-          format: saved_model, keras, npz, safetensors, hugging_face or onnx.
+          path: of a file or, for saved_model, hugging_face and peft, of a directory. An earlier
+            export there is replaced.
+          format: saved_model, keras, npz, safetensors, hugging_face, peft or onnx.
           checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
           dtype: float32, bfloat16 or float16, to which hugging_face rounds the weights.
 

@@ -131,11 +131,11 @@ def _define_flags_of_outputs(values: flags.FlagValues) -> None:
         'predict_output', '', 'For --mode=predict: the file of outputs, .npz, .csv or .jsonl; '
         'default: JSON lines to standard output.', flag_values=values)
     flags.DEFINE_string(
-        'export_path', '', 'For --mode=export: the file or, for saved_model and hugging_face, the '
-        'directory to write.', flag_values=values)
+        'export_path', '', 'For --mode=export: the file or, for saved_model, hugging_face and '
+        'peft, the directory to write.', flag_values=values)
     flags.DEFINE_string(
         'format', 'saved_model', 'For --mode=export: saved_model, keras, npz, safetensors, '
-                                 'hugging_face or onnx.',
+                                 'hugging_face, peft or onnx.',
         flag_values=values)
     flags.DEFINE_enum(
         'export_dtype', 'float32', ['float32', 'bfloat16', 'float16'],

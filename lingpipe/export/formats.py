@@ -18,8 +18,9 @@ from absl import logging
 from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.description import described, is_description
-from lingpipe.export.hugging_face_folder import DTYPES, hugging_face_folder
+from lingpipe.export.hugging_face_folder import DTYPES, HuggingFaceFolder, hugging_face_folder
 from lingpipe.export.onnx_check import check_outputs
+from lingpipe.export.peft_folder import peft_folder
 from lingpipe.export.replacement import (
     DESCRIPTION,
     check_replaceable,
@@ -62,12 +63,12 @@ def export(program: Program, predictor: Predictor, path: str, format: str,
     Args:
       program: has the weights.
       predictor: says which inputs and outputs.
-      path: of a file or, for saved_model and hugging_face, of a directory. An earlier export there
-        is replaced when the new one is complete.
+      path: of a file or, for saved_model, hugging_face and peft, of a directory. An earlier export
+        there is replaced when the new one is complete.
       format: one of FORMATS.
       facts: what the description holds besides, as JSON.
       source: where the weights began: if it is a folder of Hugging Face, the format hugging_face
-        takes its config and the files of its tokenizer along.
+        takes its config and the files of its tokenizer along, and peft names it.
       dtype: one of DTYPES, to which the format hugging_face rounds the weights.
 
     Returns:
@@ -198,11 +199,20 @@ def _write_safetensors(exported: _Exported, path: str) -> None:
 
 def _write_hugging_face(exported: _Exported, path: str) -> None:
     """Writes a directory that AutoModelForCausalLM.from_pretrained reads."""
+    _write_folder(exported, path, hugging_face_folder(
+        exported.program.network, exported.program.evaluated_weights(), exported.source,
+        exported.dtype))
+
+
+def _write_peft(exported: _Exported, path: str) -> None:
+    """Writes a directory that peft's PeftModel.from_pretrained reads."""
+    _write_folder(exported, path, peft_folder(
+        exported.program.network, exported.program.evaluated_weights(), exported.source))
+
+
+def _write_folder(exported: _Exported, path: str, folder: HuggingFaceFolder) -> None:
     safetensors: Any = _import('safetensors.numpy', 'safetensors')
     error_class = _import('safetensors', 'safetensors').SafetensorError
-    folder = hugging_face_folder(
-        exported.program.network, exported.program.evaluated_weights(), exported.source,
-        exported.dtype)
     with replaced_directory(path, _REMEDY) as new:
         for name, part in folder.parts.items():
             with _errors_of_files(error_class):   # Without metadata, transformers refuses a file.
@@ -331,6 +341,7 @@ _WRITERS: dict[str, _Writer] = {
     'safetensors': _Writer(_write_safetensors, '.safetensors', ('safetensors.numpy',),
                            has_description=True),
     'hugging_face': _Writer(_write_hugging_face, packages=('safetensors.numpy',)),
+    'peft': _Writer(_write_peft, packages=('safetensors.numpy',)),
     'onnx': _Writer(_write_onnx, '.onnx', ('tf2onnx',)),
 }
 FORMATS = tuple(_WRITERS)

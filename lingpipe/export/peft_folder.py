@@ -1,0 +1,112 @@
+"""PEFT folder: the adapters of a language model alone, as the library peft reads them.
+
+    adapter_config.json          rank, alpha, and the modules that have an adapter
+    adapter_model.safetensors    lora_A [rank, D] and lora_B [U, rank] of every such module
+
+GPT-2 has the projections of queries, keys and values side by side in one module. Its one adapter
+has the ranks of all of theirs together; lora_B is 0 where the output of one is not of the other.
+"""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from lingpipe.checkpoint import hugging_face
+from lingpipe.export.adapted_weights import Computed
+from lingpipe.export.hugging_face_folder import HuggingFaceFolder, StoredWeight, language_model_of
+from lingpipe.layers.base import Layer
+from lingpipe.layers.low_rank import LowRank, adapters_of
+
+_ROOT = 'base_model.model.'   # of all names of tensors
+
+
+def peft_folder(network: Layer, weights: Mapping[str, tf.Tensor], source: str) -> HuggingFaceFolder:
+    """Returns what the folder of the adapters of a network holds.
+
+    Args:
+      network: has a part that a config.json can describe.
+      weights: by path.
+      source: where the weights began; a folder of Hugging Face is named as the base.
+
+    Raises:
+      ValueError: the network has no adapters, or is none that Hugging Face has.
+      OSError: `source` cannot be read.
+    """
+    model = language_model_of(network, 'peft')
+    adapters = dict(adapters_of(network))
+    if not adapters:
+        raise ValueError('the format peft writes the adapters of a network, and this one has none; '
+                         'use hugging_face.')
+    is_from_there = hugging_face.is_folder(source)
+    model_type = model.hugging_face_config(
+        hugging_face.read_config(source) if is_from_there else {}, 'float32')['model_type']
+
+    tensors: dict[str, StoredWeight] = {}
+    ranks: dict[str, int] = {}   # by the last two names of a module, which layers share
+    for module, pieces in _pieces_by_module(model.path, model_type, adapters).items():
+        own = [adapters[path] for path in pieces if path]
+        stored = {'lora_A': tuple(weights[one.own_weights['a'].path] for one in own),
+                  'lora_B': (_block_diagonal(pieces, adapters, weights),)}
+        for name, values in stored.items():
+            key = f'{_ROOT}{module}.{name}.weight'
+            tensors[key] = StoredWeight(key, values, True, tf.float32)
+        ranks['.'.join(module.split('.')[-2:])] = sum(one.params.rank for one in own)
+    config = _config(next(iter(adapters.values())).params, ranks, model_type)
+    config['base_model_name_or_path'] = os.path.abspath(source) if is_from_there else None
+    return HuggingFaceFolder({'adapter_model.safetensors': tensors},
+                             {'adapter_config.json': json.dumps(config, indent=2) + '\n'}, {})
+
+
+def _pieces_by_module(root: str, model_type: str, adapters: Mapping[str, LowRank]
+                      ) -> dict[str, list[str]]:
+    """The module of Hugging Face -> the paths of the weights side by side in it; '': no adapter."""
+    path_of: dict[str, str] = {}   # by the name of the piece
+    for path in adapters:
+        place = hugging_face.tensor_of(path.removeprefix(f'{root}/'), model_type)
+        if place is None:
+            raise ValueError(f'the weight {path} has an adapter and no name in the models of '
+                             'Hugging Face; use npz or safetensors.')
+        path_of[place.name] = path
+    return {name.removesuffix('.weight'): [path_of.get(piece, '')
+                                           for piece in hugging_face.pieces_of(name, model_type)]
+            for name in dict.fromkeys(map(hugging_face.whole_of, path_of))}
+
+
+def _block_diagonal(pieces: Sequence[str], adapters: Mapping[str, LowRank],
+                    weights: Mapping[str, tf.Tensor]) -> tf.Tensor | Computed:
+    """The matrices b of pieces of a module, as one of all their ranks and all their outputs.
+
+    A piece without an adapter has as many outputs as the others have.
+    """
+    given = {path: weights[adapters[path].own_weights['b'].path] for path in pieces if path}
+    units = next(iter(given.values())).shape[1]
+    shape = [sum(b.shape[0] for b in given.values()), units * len(pieces)]
+
+    def value() -> np.ndarray:
+        whole = np.zeros(shape, np.float32)
+        row = 0
+        for i, path in enumerate(pieces):
+            if path:
+                rank = given[path].shape[0]
+                whole[row:row + rank, i * units:(i + 1) * units] = given[path].numpy()
+                row += rank
+        return whole
+
+    return Computed(tf.TensorShape(shape), value)
+
+
+def _config(params: LowRank.Params, ranks: Mapping[str, int], model_type: str) -> dict[str, Any]:
+    """adapter_config.json for adapters of these Params, by the rank of the modules of each name."""
+    others = {name: rank for name, rank in ranks.items() if rank != params.rank}
+    return {
+        'peft_type': 'LORA', 'task_type': 'CAUSAL_LM', 'inference_mode': True,
+        'r': params.rank, 'lora_alpha': params.alpha, 'lora_dropout': params.dropout_rate,
+        'target_modules': sorted(ranks), 'bias': 'none', 'fan_in_fan_out': model_type == 'gpt2',
+        'rank_pattern': others,
+        'alpha_pattern': {name: params.alpha / params.rank * rank
+                          for name, rank in others.items()}}
