@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from lingpipe.cluster import ports, server
-from lingpipe.process import closed_pipe, stop_signals
+from lingpipe.process import closed_pipe, exit_code, stop_signals
 from lingpipe.tools import parser, trainer_flags
 from lingpipe.tools.command_line import command
 
@@ -88,9 +88,9 @@ class Worker:
         if code is None:
             return
         if code > 0 and code not in _ENDED_BY_SIGNAL and not self._has_answered:
-            raise SystemExit(f'launch_local: worker {self.address} cannot start ({name_of(code)}); '
-                             'it has said why.')
-        say(f'worker {self.address} has ended ({name_of(code)}) and is started again')
+            raise SystemExit(f'launch_local: worker {self.address} cannot start '
+                             f'({exit_code.ending(code)}); it has said why.')
+        say(f'worker {self.address} has ended ({exit_code.ending(code)}) and is started again')
         self.process = self._started()
         self._answered_s, self._has_answered = time.monotonic(), False
 
@@ -141,8 +141,8 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
                 if signals or num_restarts == max_restarts:
                     return 128 - code
                 num_restarts += 1
-                say(f'the trainer has ended ({name_of(code)}) and is started again, {num_restarts} '
-                    f'of {max_restarts} times')
+                say(f'the trainer has ended ({exit_code.ending(code)}) and is started again, '
+                    f'{num_restarts} of {max_restarts} times')
                 trainer = start(trainer_command, signal.SIGTERM)
 
             for worker in workers if not signals else ():   # They may have got the signal, too.
@@ -164,11 +164,6 @@ def _end(trainer: subprocess.Popen[bytes]) -> None:
             trainer.wait(_SAVE_S)
     trainer.kill()
     trainer.wait()
-
-
-def name_of(code: int) -> str:
-    """Names what ended a process: 'SIGKILL' or 'exit code 1'."""
-    return signal.Signals(-code).name if code < 0 else f'exit code {code}'
 
 
 def say(text: str) -> None:

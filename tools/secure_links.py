@@ -37,6 +37,7 @@ from lingpipe.cluster import server, user_filter
 from lingpipe.process import closed_pipe
 from lingpipe.tools import link_keys, link_settings, parser
 from lingpipe.tools.command_line import check_folder, command
+from lingpipe.tools.link_process import LinkProcess
 from lingpipe.tools.link_settings import BOTH_ENDS, Loopback
 
 _HOST = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]{0,63}')   # openssl takes as many characters.
@@ -126,8 +127,8 @@ def run(folder: pathlib.Path) -> None:
     """Runs the links of a host until SIGTERM or Ctrl-C, and ends all of their connections.
 
     Raises:
-      OSError: stunnel is missing or ends by itself, a port is taken, or the folder is not one of
-        `make`.
+      OSError: stunnel is missing, ends by itself or only crashes, a port is taken, or the folder
+        is not one of `make`.
     """
     if link_keys.missing('stunnel'):
         raise OSError(f'{link_keys.missing("stunnel")}.')
@@ -138,7 +139,7 @@ def run(folder: pathlib.Path) -> None:
     _check_keys(folder)
     listeners = {_listener(port): name for name, port in _ports(folder).items()}
 
-    stunnel = _stunnel(folder, 'here.conf')
+    stunnel = LinkProcess(lambda: _stunnel(folder, 'here.conf'))
     connections: list[subprocess.Popen[bytes]] = []
     try:
         closed_pipe.say(f'links of {folder} are up', sys.stdout)
@@ -147,15 +148,10 @@ def run(folder: pathlib.Path) -> None:
             for listener in ready:
                 connections += _connected(listener, folder, listeners[listener])
             connections = [one for one in connections if one.poll() is None]
-            code = stunnel.poll()
-            if code is not None and code < 0:
-                closed_pipe.say(f'stunnel has ended ({signal.Signals(-code).name}) and is started '
-                                'again', sys.stderr)
-                stunnel = _stunnel(folder, 'here.conf')
-            elif code is not None:
-                raise OSError(f'stunnel has ended with exit code {code}; it has said why.')
+            stunnel.look()
     finally:
-        for process in (stunnel, *connections):
+        stunnel.end()
+        for process in connections:
             process.kill()
             process.wait()
         for listener in listeners:

@@ -38,7 +38,7 @@ from typing import NoReturn
 import tensorflow as tf
 
 from lingpipe.cluster import address_filter, ports, workers
-from lingpipe.process import closed_pipe, tensorflow_settings
+from lingpipe.process import closed_pipe, exit_code, tensorflow_settings
 from lingpipe.process.stop_signals import StopSignals
 
 LAST_S = 120.           # how long a worker serves its trainer after SIGTERM
@@ -283,7 +283,7 @@ def _how_it_ended(code: int) -> str:
     if code == 0:
         return 'a controller has come'
     if code < 0:
-        return f'the server was killed by {signal.Signals(-code).name}'
+        return f'the server was killed by {exit_code.ending(code)}'
     return f'the server ended with exit code {code}'
 
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 
+from lingpipe.process import exit_code
 from lingpipe.tools.device_checks import Check
 from lingpipe.tools.device_checks.rows import Row
 
@@ -116,8 +117,7 @@ class _Process:
         self._lines.put(None)
 
     def _code(self) -> str:
-        code = self._process.wait()
-        return signal.Signals(-code).name if code < 0 else f'exit code {code}'
+        return exit_code.ending(self._process.wait())
 
     def _reason(self) -> str:
         """Returns the last line that it wrote to stderr."""

@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from lingpipe.process import exit_code
 from lingpipe.tools import launch_local
 from lingpipe.tools.faults.network import Network
 from lingpipe.training import newest_checkpoint
@@ -142,7 +143,7 @@ class DisturbedRun:
                          self.look_at_workers)
         code = self.trainer.wait()
         if code not in codes:
-            raise NotRecoveredError(f'the trainer ended with {launch_local.name_of(code)}: '
+            raise NotRecoveredError(f'the trainer ended with {exit_code.ending(code)}: '
                                     f'{self._last_words()}')
         return code
 
