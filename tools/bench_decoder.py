@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import MAX_CELLS, command
+from lingpipe.wording.counts import counted
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -37,8 +38,9 @@ def main(argv: list[str] | None = None) -> None:
     if args.json:
         print(json.dumps(rates))
         return
-    print(f'{rates["tokens_per_s"]:,.0f} tokens/s, K={args.num_cells}, {args.num_groups} groups of '
-          f'{args.group_size}, beam {args.beam_size}; the first call took {rates["first_s"]:.1f} s')
+    print(f'{rates["tokens_per_s"]:,.0f} tokens/s, K={args.num_cells}, '
+          f'{counted(args.num_groups, "group")} of {args.group_size}, beam {args.beam_size}; the '
+          f'first call took {rates["first_s"]:.1f} s')
     if 'naive_tokens_per_s' in rates:
         print(f'{rates["naive_tokens_per_s"]:,.0f} tokens/s when the whole network runs on every '
               'prefix')

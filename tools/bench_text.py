@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import MAX_CELLS, command
+from lingpipe.wording.counts import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,11 +37,11 @@ def main(argv: list[str] | None = None) -> None:
     configure(args)
     results = measure(args)
     say(args, results,
-        f'{results["examples_per_s"]:.2f} examples/s of {args.length} tokens',
+        f'{results["examples_per_s"]:.2f} examples/s of {counted(args.length, "token")}',
         f'peak memory {results["peak_mb"]:,.0f} MB, of which {results["before_mb"]:,.0f} MB '
         'before the network was built',
         f'loss {results["losses"][0]:.6f} at first, {results["losses"][-1]:.6f} after '
-        f'{len(results["losses"]) - 1} steps')
+        f'{counted(len(results["losses"]) - 1, "step")}')
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -77,7 +78,9 @@ def say(args: argparse.Namespace, results: Mapping[str, Any], *lines: str) -> No
     if args.json:
         print(json.dumps(results))
         return
-    what = f'Keras, {args.threads} threads' if args.keras else f'lingpipe, K={args.num_cells}'
+    what = f'lingpipe, K={args.num_cells}'
+    if args.keras:
+        what = f'Keras, {counted(args.threads, "thread")}'
     print(f'{what}: ' + '\n'.join(lines))
 
 

@@ -31,6 +31,7 @@ from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import command
 from lingpipe.tools.train_vocabulary import ids_text, write_ids
+from lingpipe.wording.counts import counted
 
 UPDATE_EVERY = 2000   # pairs between two updates of the progress bar
 
@@ -94,7 +95,7 @@ def sources(args: argparse.Namespace, report: Report) -> Iterator[tuple[str, Ite
 def _parts(flag: str, name: str, form: str, least: int, most: int) -> list[str]:
     parts = flag.split(':')
     if not least <= len(parts) <= most or not all(parts):
-        raise ValueError(f'{name}={flag} has {len(parts)} parts between colons; write '
+        raise ValueError(f'{name}={flag} has {counted(len(parts), "part")} between colons; write '
                          f'{name}={form}.')
     return parts
 
@@ -130,8 +131,8 @@ def cleaned(args: argparse.Namespace, cleaner: Cleaner, bar: Progress) -> Iterat
         for number, pair in enumerate(cleaner.clean(pairs), 1):
             yield pair
             if number % UPDATE_EVERY == 0:
-                bar.update(task, shown=f'{number:,} pairs')
-        bar.update(task, shown=f'{number:,} pairs')
+                bar.update(task, shown=counted(number, 'pair'))
+        bar.update(task, shown=counted(number, 'pair'))
 
 
 @command

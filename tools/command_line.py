@@ -31,6 +31,7 @@ from typing import Any, NoReturn, Protocol
 from lingpipe.process import closed_pipe
 from lingpipe.process.error_text import notes, sentence
 from lingpipe.wording.bounds import Bounds
+from lingpipe.wording.counts import counted
 
 MAX_CELLS = 1024   # of benchmarks: each cell is a device with a thread of its own
 MAX_SIZE = 2**31 - 1   # of a whole number: TensorFlow has 32 bits for most
@@ -141,8 +142,8 @@ class Parser(argparse.ArgumentParser):
             """Parses the text of the flag."""
             parts = text.split(',') if text else []
             if count is not None and len(parts) not in (0, count):
-                raise argparse.ArgumentTypeError(f'{text!r} has {len(parts)} numbers, not {count}; '
-                                                 'write them with commas between')
+                raise argparse.ArgumentTypeError(f'{text!r} has {counted(len(parts), "number")}, '
+                                                 f'not {count}; write them with commas between')
             try:
                 values = tuple(map(float, parts))
             except ValueError:

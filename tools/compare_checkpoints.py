@@ -21,6 +21,7 @@ from lingpipe.checkpoint.initialization import find_whole
 from lingpipe.checkpoint.parts import Kinds
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import command
+from lingpipe.wording.counts import are, counted
 
 
 def compare(first: str, second: str, pattern: str) -> list[dict[str, Any]]:
@@ -92,7 +93,9 @@ def main(argv: list[str] | None = None) -> None:
         for row in differing:
             difference = f'differs by up to {row.get("difference", 0.):.3g}'
             print(f'{row["key"]}: {row.get("problem", difference)}')
-        print(f'{len(rows) - len(differing)} of {len(rows)} variables are equal to the last bit')
+        num_equal = len(rows) - len(differing)
+        print(f'{num_equal} of {counted(len(rows), "variable")} {are(num_equal)} equal to the last '
+              'bit')
     if differing:
         sys.exit(1)
 

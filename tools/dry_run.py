@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from lingpipe.cluster import server
 from lingpipe.tools import launch_local, link_keys
 from lingpipe.tools.faults.network import Network, missing
+from lingpipe.wording.counts import counted
 
 MOST_WORKERS = 8   # each is a process that imports TensorFlow
 STEPS = 2
@@ -48,8 +49,9 @@ exec {python} "${{flags[@]}}"
 def check(num_workers: int) -> None:
     """Raises ValueError if one machine cannot run so many workers."""
     if num_workers > MOST_WORKERS:
-        raise ValueError(f'--dry_run starts {num_workers} workers on this machine, which may have '
-                         f'{MOST_WORKERS}; write a job for fewer, with as many cells.')
+        raise ValueError(f'--dry_run starts {counted(num_workers, "worker")} on this machine, '
+                         f'which may have {MOST_WORKERS}; write a job for fewer, with as many '
+                         'cells.')
 
 
 def trainer_flags(logdir: str) -> list[str]:

@@ -19,6 +19,7 @@ from lingpipe.pipeline.execution.measured_hardware import memory_bytes_per_s
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.planner import make_plan
 from lingpipe.tools import stacks
+from lingpipe.wording.counts import counted
 
 
 def with_layer_seconds(path: str, network: Sequential.Params, spec: Mapping[str, tf.TensorSpec],
@@ -50,8 +51,9 @@ def with_layer_seconds(path: str, network: Sequential.Params, spec: Mapping[str,
 
     seconds = measured['layer_seconds']
     if len(seconds) != len(elements):
-        raise ValueError(f'{path} has the seconds of {len(seconds)} layers, but the network has '
-                         f'{len(elements)}; name another file, or none that exists to measure.')
+        raise ValueError(f'{path} has the seconds of {counted(len(seconds), "layer")}, but the '
+                         f'network has {len(elements)}; name another file, or none that exists to '
+                         'measure.')
     return params.copy().set(
         layer_seconds=tuple(forward + backward for forward, backward in seconds),
         layer_backward_seconds=tuple(backward for _, backward in seconds),

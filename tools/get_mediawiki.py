@@ -22,6 +22,7 @@ import tempfile
 from lingpipe.tasks.translation.corpus.mediawiki import unpack
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import command
+from lingpipe.wording.counts import counted
 
 PAGE = 'https://packages.debian.org/mediawiki'
 
@@ -59,7 +60,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.json:
         print(json.dumps({'output': args.output, 'files': count}))
     else:
-        print(f'{count:,} files in {args.output} (GPL-2+); next: '
+        print(f'{counted(count, "file")} in {args.output} (GPL-2+); next: '
               f'python -m lingpipe.tools.build_corpus --mediawiki={args.output} --output=CORPUS')
 
 

@@ -27,6 +27,7 @@ from lingpipe.cluster import ports, server
 from lingpipe.process import closed_pipe, exit_code, stop_signals
 from lingpipe.tools import parser, trainer_flags
 from lingpipe.tools.command_line import command
+from lingpipe.wording.counts import counted
 
 Handler = Callable[[int, FrameType | None], object] | int | None   # of signal.signal
 
@@ -142,7 +143,7 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
                     return 128 - code
                 num_restarts += 1
                 say(f'the trainer has ended ({exit_code.ending(code)}) and is started again, '
-                    f'{num_restarts} of {max_restarts} times')
+                    f'{num_restarts} of {counted(max_restarts, "time")}')
                 trainer = start(trainer_command, signal.SIGTERM)
 
             for worker in workers if not signals else ():   # They may have got the signal, too.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lingpipe.pipeline.planning.layout import num_devices_for
+from lingpipe.wording.counts import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -162,7 +163,7 @@ def _breakdown(args: argparse.Namespace, program: Program, batch: dict[str, tf.T
     if plan.params.layer_seconds:
         predicted = {'planned': forecast_step(plan).times(), **predicted}
     title = (f'{args.stack}, K={args.num_cells}, M={args.num_micro_batches}, {args.schedule}, '
-             f'recompute {args.recompute}, mean of {args.steps} steps')
+             f'recompute {args.recompute}, mean of {counted(args.steps, "step")}')
     report = breakdown_report.report(title, plan, measured, predicted)
     if args.breakdown_png:
         report.save_png(args.breakdown_png)

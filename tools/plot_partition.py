@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from lingpipe.tools import parser, partition
 from lingpipe.tools.command_line import command
+from lingpipe.wording.counts import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +44,8 @@ def main(argv: list[str] | None = None) -> None:
     args = p.parse_args(argv)
     _, plan = partition.planned(args)
     rows = partition.rows(plan)
-    title = (f'{args.model}: {len(rows["layers"])} layers in {len(rows["cells"])} cells, '
-             f'{heading(rows)}')
+    title = (f'{args.model}: {counted(len(rows["layers"]), "layer")} in '
+             f'{counted(len(rows["cells"]), "cell")}, {heading(rows)}')
     save_png(args.output, rows, title)
     print(json.dumps({**rows, 'output': args.output}) if args.json else f'{title}; {args.output}')
 
@@ -141,7 +142,7 @@ def draw_cells(ax: Axes, rows: dict[str, Any], measures: tuple[Measure, ...]) ->
     if len(cells) <= MAX_WRITTEN_CELLS:
         cell_of_layer = [row['cell'] for row in rows['layers']]
         for k, row in enumerate(cells):
-            lines = [f'{shares[k]:.1f}%', f'{row["num_layers"]} layers']
+            lines = [f'{shares[k]:.1f}%', counted(row['num_layers'], 'layer')]
             for measure in measures:
                 total = sum(value for value, cell in zip(measure.values, cell_of_layer, strict=True)
                             if cell == k)

@@ -21,6 +21,7 @@ from lingpipe.tools import parser
 from lingpipe.tools.command_line import command
 from lingpipe.training import registry
 from lingpipe.training.evaluation_log import EvaluationLog
+from lingpipe.wording.counts import counted
 
 
 def run(args: argparse.Namespace, i: int) -> dict[str, float]:
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace, i: int) -> dict[str, float]:
     lines = EvaluationLog(logdir).read()   # a later evaluation replaces an earlier one
     num_steps = registry.get(args.model).override_all(settings(args, i)).train.num_steps
     if lines and lines[-1]['step'] > num_steps:
-        raise ValueError(f'{logdir} holds a run of {lines[-1]["step"]} steps, and '
+        raise ValueError(f'{logdir} holds a run of {counted(lines[-1]["step"], "step")}, and '
                          f'train.num_steps={num_steps}; choose another --logdir.')
     return {f'{line["input"]}/{name}': value for line in lines for name, value in line.items()
             if name not in ('step', 'input')}

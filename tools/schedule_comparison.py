@@ -25,6 +25,7 @@ from lingpipe.tools.pipeline_benchmark import (
     num_devices_of,
     work_of,
 )
+from lingpipe.wording.counts import counted
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -126,8 +127,8 @@ def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
 
 def text(comparison: dict[str, Any]) -> str:
     """Returns the table."""
-    lines = [f'{comparison["rounds"]} rounds; ratios are to {comparison["base"]}, medians over '
-             'rounds',
+    lines = [f'{counted(comparison["rounds"], "round")}; ratios are to {comparison["base"]}, '
+             'medians over rounds',
              f'{"schedule":14}{"ms a step":>10}{"ratio":>8}{"95 % interval":>17}{"CPU time":>10}'
              f'{"page faults":>13}']
     for row in comparison['schedules']:

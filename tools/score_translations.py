@@ -32,6 +32,7 @@ from lingpipe.tasks.translation.dictionary import Dictionary
 from lingpipe.tasks.translation.scores import Translated, scored
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import command
+from lingpipe.wording.counts import counted
 
 COLOURS = {'model': '#2a5db0', 'file': '#2a5db0', 'dictionary': '#c9762b', 'copy': '#8a8a8a'}
 MAX_NAMED_LANGUAGES = 120
@@ -153,8 +154,8 @@ def from_files(flag: str, corpus: PreparedCorpus | None, has_baselines: bool) ->
     """Returns the language of a --file."""
     code, *paths = flag.split(':')
     if not 1 <= len(paths) <= 2 or not all([code, *paths]):
-        raise ValueError(f'--file={flag} has {len(paths) + 1} parts between colons; write '
-                         '--file=CODE:TRANSLATIONS:REFERENCES.')
+        raise ValueError(f'--file={flag} has {counted(len(paths) + 1, "part")} between colons; '
+                         'write --file=CODE:TRANSLATIONS:REFERENCES.')
     if len(paths) == 1 and corpus is None:
         raise ValueError(f'--file={flag} names no references; write --file={flag}:REFERENCES, or '
                          'give --corpus.')

@@ -19,6 +19,7 @@ from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
 from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary, encode_corpus, sample, train
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import command
+from lingpipe.wording.counts import counted
 
 
 def write_ids(corpus: PreparedCorpus, vocabulary: Vocabulary, console: Console) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
         tags = corpus.codes if args.language_tags else ()
         with Progress(console=console, transient=True) as bar:
             tracked = bar.track(sentences,
-                                description=f'vocabulary of {len(sentences):,} sentences')
+                                description=f'vocabulary of {counted(len(sentences), "sentence")}')
             vocabulary = train(tracked, args.size, args.kind, args.coverage, tags, args.threads)
 
     ids = write_ids(corpus, vocabulary, console)

@@ -37,6 +37,7 @@ from lingpipe.tools.faults import surroundings
 from lingpipe.tools.faults.disturbed_run import SETTINGS, DisturbedRun, NotRecoveredError
 from lingpipe.tools.faults.kinds import KINDS, Kind
 from lingpipe.training import registry
+from lingpipe.wording.counts import counted
 
 SMALL_RUN = 'lingpipe.tools.faults.small_run.SmallRun'
 _EARLY_SHARE = 0.2   # of faults that come while the run may still recover from the one before
@@ -223,7 +224,7 @@ def summary(outcome: dict[str, Any]) -> str:
     """Returns what came of the faults, for people."""
     lines = [f'the trainer ended with: {sentence}' for sentence in outcome['sentences']]
     counts = ', '.join(f'{count} {name}' for name, count in outcome['count_by_kind'].items())
-    lines.append(f'{len(outcome["faults"])} faults: {counts}')
+    lines.append(f'{counted(len(outcome["faults"]), "fault")}: {counts}')
     if outcome['failure']:
         lines.append(f'FAILED at {outcome["failure"]}')
     else:

@@ -36,6 +36,7 @@ from lingpipe.training.loop_options import LoopOptions
 from lingpipe.training.outcome import Outcome
 from lingpipe.training.site import Site
 from lingpipe.training.traced_network import TracedNetwork
+from lingpipe.wording.counts import counted
 from lingpipe.wording.keras_words import are_examples, method_of
 
 
@@ -325,4 +326,4 @@ class Run(GeneratingRun):
 
     def __repr__(self) -> str:
         state = 'closed' if self._is_closed else f'step {self.step}'
-        return f'Run({self.logdir}, {state}, {self.params.pipeline.num_cells} cells)'
+        return f'Run({self.logdir}, {state}, {counted(self.params.pipeline.num_cells, "cell")})'

@@ -18,6 +18,7 @@ from lingpipe.training.reporting.plan_table import (
     short_number,
     table_of,
 )
+from lingpipe.wording.counts import counted
 from lingpipe.wording.values import nearest
 
 _MAX_WEIGHTS_SHOWN = 40
@@ -67,7 +68,7 @@ class Weights(Mapping[str, np.ndarray]):
 
     def _total(self) -> str:
         number = sum(variable.shape.num_elements() for variable in self._variables.values())
-        return f'{len(self._variables)} weights with {number:,} numbers'
+        return f'{counted(len(self._variables), "weight")} with {counted(number, "number")}'
 
 
 _WEIGHT_COLUMNS = ('weight', 'shape', 'dtype')
@@ -101,8 +102,9 @@ class PlanTable:
         p = self.plan.params
         size = self._batch_size // (p.num_micro_batches * p.num_replicas)
         replicas = f', {p.num_replicas} replicas' if p.num_replicas > 1 else ''
-        return (f'{p.num_micro_batches} micro-batches of {size} examples; schedule {p.schedule}'
-                f'{replicas}; predicted bubble {self.plan.simulate().bubble_share:.1%}')
+        return (f'{counted(p.num_micro_batches, "micro-batch")} of {counted(size, "example")}; '
+                f'schedule {p.schedule}{replicas}; predicted bubble '
+                f'{self.plan.simulate().bubble_share:.1%}')
 
 
 _PLAN_COLUMNS = ('cell', 'device', 'from .. to', 'layers', 'GFLOPs', 'params', 'peak MB', 'share')

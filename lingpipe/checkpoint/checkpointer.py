@@ -18,6 +18,7 @@ from lingpipe.checkpoint.pacing import Pacing
 from lingpipe.checkpoint.unreadable import UnreadableError
 from lingpipe.checkpoint.worker_files import WorkerFiles, hosts_of
 from lingpipe.process.error_text import reason
+from lingpipe.wording.counts import counted
 
 
 class NotWholeError(ValueError):
@@ -281,9 +282,9 @@ class Checkpointer:
         if step is not None and failures:
             raise NotWholeError(f'{failures[0]}. {self._newest_whole_text()}')
         if failures:
-            raise ValueError(f'none of the {len(failures)} checkpoints can be read; variables may '
-                             'be changed in part. Restore the files from a copy, or choose another '
-                             f'logdir to start anew. {" ".join(failures)}')
+            raise ValueError(f'of {counted(len(failures), "checkpoint")}, none can be read; '
+                             'variables may be changed in part. Restore the files from a copy, or '
+                             f'choose another logdir to start anew. {" ".join(failures)}')
         return None
 
     def _restore_one(self, path: str, variables: Mapping[str, tf.Variable],

@@ -18,6 +18,7 @@ from lingpipe.checkpoint.facts import STEP_NAME, DamagedError, Metadata, read_fa
 from lingpipe.checkpoint.parts import Kinds
 from lingpipe.checkpoint.unreadable import is_directory
 from lingpipe.checkpoint.worker_files import WorkerFiles
+from lingpipe.wording.counts import are, counted
 
 Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); see `initialize`
 # Why a variable is not taken, where that is no surprise.
@@ -46,8 +47,9 @@ class Initialization:
 
     def text(self) -> str:
         """Returns a line for every variable, those that were not taken first."""
-        num_variables = len(self.taken) + len(self.not_taken)
-        lines = [f'{len(self.taken)} of {num_variables} variables are taken from {self.source}.']
+        num_taken = len(self.taken)
+        of_all = counted(num_taken + len(self.not_taken), 'variable')
+        lines = [f'{num_taken} of {of_all} {are(num_taken)} taken from {self.source}.']
         lines += [f'  not taken  {key}: {why}' for key, why in self.not_taken.items()]
         for key, source_key in self.taken.items():
             source = f' from {source_key}' if source_key != key else ''
@@ -82,9 +84,10 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
     """
     for pattern, _ in rules:
         if not any(re.fullmatch(pattern, key) for key in variables):
-            raise ValueError(f'the rule {pattern!r} matches none of the {len(variables)} '
-                             f'variables; they look like {", ".join(list(variables)[:3])}. A rule '
-                             'must match the whole path: correct or remove it.')
+            raise ValueError(f'the rule {pattern!r} matches none of '
+                             f'{counted(len(variables), "variable")}; they look like '
+                             f'{", ".join(list(variables)[:3])}. A rule must match the whole path: '
+                             'correct or remove it.')
 
     if weight_files.is_weight_file(source_dir):
         return _initialize_from_file(variables, source_dir, rules, check, adapters)

@@ -29,6 +29,7 @@ from lingpipe.cluster import addresses
 from lingpipe.cluster.ports import split_address
 from lingpipe.cluster.workers import Worker, wait_for
 from lingpipe.process.tensorflow_settings import MAX_DEVICES
+from lingpipe.wording.counts import counted
 
 _LOCAL = '/job:localhost/replica:0/task:0'
 _RANGE = re.compile(r'(\d+)(?:-(\d+))?')
@@ -287,7 +288,7 @@ def _accelerator_range(text: str, kind: str, first: int | None, last: int | None
                              f'{kind.lower()}:{last}-{first}.')
     exist = num_devices > 0 and max(indices, default=num_devices) < num_devices
     if (must_exist or first is None) and not exist:
-        there = f'{num_devices} {kind}{"" if num_devices == 1 else "s"}'
+        there = counted(num_devices, kind)
         raise ValueError(f'--devices={text}, but this machine has {there} that TensorFlow can use; '
                          f'name those, or cpu:N; others, as {kind.lower()}:0-7, can be planned '
                          'for by --mode=plan or inspect.')
@@ -300,8 +301,9 @@ def _check_exist(names: Sequence[str], workers: Sequence[Worker]) -> None:
     existing_short = {_short(name) for name in existing}
     for name in names:
         if name.startswith('/job:worker') and _short(name) not in existing_short:
-            raise ValueError(f'--devices names {name}, but the {len(workers)} workers have '
-                             f'{", ".join(existing) or "no device"}.')
+            raise ValueError(f'--devices names {name}, but the devices of '
+                             f'{counted(len(workers), "worker")} are '
+                             f'{", ".join(existing) or "none"}.')
 
 
 def _short(name: str) -> str:
@@ -323,10 +325,11 @@ def _too_few(text: str, named: _Named, num_cells: int, num_enough: int, num_repl
         settings.append(f'pipeline.num_replicas={num_there}')
     if num_cells > num_replicas:
         settings.append(f'pipeline.num_cells={max(1, num_there // num_replicas)}')
-    what = f'{num_cells} cells'
+    what = counted(num_cells, 'cell')
     if num_replicas > 1:
-        what = f'{num_replicas} replicas with {num_cells // num_replicas} cells each'
-    return ValueError(f'{what} need {num_enough} devices, but '
+        what = (f'{counted(num_replicas, "replica")} with '
+                f'{counted(num_cells // num_replicas, "cell")} each')
+    return ValueError(f'{what} need {counted(num_enough, "device")}, but '
                       f'--devices={text} names {len(names)}{listed}; name more, set '
                       f'{" and ".join(settings)}, or write {enough} for several cells on each.')
 

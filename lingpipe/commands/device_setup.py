@@ -17,6 +17,7 @@ from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.process.process_name import this_process
 from lingpipe.training.experiment import Experiment
+from lingpipe.wording.counts import counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +82,10 @@ def place_late(params: Experiment.Params, error: cluster.StartedTooEarlyError) -
     differences = []
     if len(set(names)) < num_devices:
         number = len(set(names))
-        differences.append(f'{num_devices} cells share {number} device{"s" if number > 1 else ""}')
+        differences.append(f'{num_devices} cells share {counted(number, "device")}')
     if num_threads != params.intra_op_threads:
-        differences.append(f'an op may use {num_threads or "all"} threads in place of '
-                           f'{params.intra_op_threads}')
+        threads = counted(num_threads, 'thread') if num_threads else 'all threads'
+        differences.append(f'an op may use {threads} in place of {params.intra_op_threads}')
     logging.warning(
         'TensorFlow had started before this run, by a Keras model or a run with other devices, so '
         'that %s. '

@@ -6,6 +6,7 @@ import sys
 import tempfile
 
 from lingpipe.process.error_text import reason
+from lingpipe.wording.counts import counted
 
 
 def read_lines(path: str, is_needed_again: bool = False,
@@ -43,9 +44,9 @@ def read_lines(path: str, is_needed_again: bool = False,
     for number, line in enumerate(lines, 1):
         if line_limit is not None and len(line) > line_limit:
             raise ValueError(
-                f'line {number} of {source} has {len(line):,} characters, and --decode_line_limit='
-                f'{line_limit} is the most; split it into sentences, a line each, or raise that '
-                f'flag.')
+                f'line {number} of {source} has {counted(len(line), "character")}, and '
+                f'--decode_line_limit={line_limit} is the most; split it into sentences, a line '
+                'each, or raise that flag.')
     return lines
 
 

@@ -30,6 +30,7 @@ from lingpipe.pipeline.planning.subject import SecondsOf, Subject
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.reporting import candidate_table
 from lingpipe.training.reporting.candidate_table import value_text
+from lingpipe.wording.counts import counted
 
 NUM_SHOWN = 12
 MEASURING_S = 40.0   # for layers of all sizes together, without the time to trace them
@@ -45,7 +46,7 @@ def plan(params: Experiment.Params, options: RunOptions) -> str:
     if not options.device_type:   # Layers are timed.
         device_setup.configure(_to_time_layers(params, names))
     search = make_search(params, options, freedom(options), names)
-    _tell(f'comparing {len(search.choices):,} plans')
+    _tell(f'comparing {counted(len(search.choices), "plan")}')
     found = best(search.candidates, search.choices, NUM_SHOWN)
     if not found.candidates:
         raise ValueError(_why_none(search, found))
@@ -140,13 +141,13 @@ def _hardware_and_seconds(options: RunOptions, names: Sequence[str], choices: Se
     timed = cpu_devices(len(names)) if place[2] == 'CPU' else [device]
     layers = MeasuredLayers(timed, MEASURING_S / len(sizes), free_bytes(device) / len(timed),
                             _tell_size)
-    _tell(f'timing the layers for up to {len(sizes)} sizes of micro-batches, {MEASURING_S:.0f} s '
-          'in all and what it takes to trace them')
+    _tell(f'timing the layers for up to {counted(len(sizes), "size")} of micro-batches, '
+          f'{MEASURING_S:.0f} s in all and what it takes to trace them')
     return hardware, layers
 
 
 def _tell_size(size: int) -> None:
-    _tell(f'timing the layers for micro-batches of {size} examples')
+    _tell(f'timing the layers for micro-batches of {counted(size, "example")}')
 
 
 def _tell(text: str) -> None:
@@ -174,9 +175,10 @@ def _why_no_choice(space: SearchSpace, allowed: Freedom) -> str:
     for name in ('num_replicas', 'num_micro_batches'):
         if name in allowed.held and space.batch_size % getattr(p, name):
             return (f'pipeline.{name}={getattr(p, name)} does not divide the batch of '
-                    f'{space.batch_size} examples; use a divisor, or leave it to the planner.')
-    return (f'no plan has {held or "these values"} on {space.num_devices} devices with a batch of '
-            f'{space.batch_size} examples'
+                    f'{counted(space.batch_size, "example")}; use a divisor, or leave it to the '
+                    'planner.')
+    return (f'no plan has {held or "these values"} on {counted(space.num_devices, "device")} with '
+            f'a batch of {counted(space.batch_size, "example")}'
             f'{" whose micro-batches stay as they are" if space.keeps_micro_batches else ""}; '
             'leave one of them to the planner, or name more devices.')
 
@@ -193,7 +195,7 @@ def _why_none(search: Search, found: Found) -> str:
     that_any_fits = 'found' if num_left else 'that any fits'
     flags = ' '.join(f'--set pipeline.{name}={value_text(value)}'
                      for name, value in choice._asdict().items())
-    return (f'none of {len(search.choices) - found.num_left} plans{looked_at} fits devices of '
-            f'{limit:,.0f} bytes: the smallest limit {that_any_fits} is '
+    return (f'none of {counted(len(search.choices) - found.num_left, "plan")}{looked_at} fits '
+            f'devices of {limit:,.0f} bytes: the smallest limit {that_any_fits} is '
             f'pipeline.device_bytes={least:.0f}, with {flags}; name larger devices or more of '
             'them.')

@@ -13,6 +13,7 @@ from lingpipe.hyperparams.field_types import Entries
 from lingpipe.hyperparams.fields import REQUIRED, check_fields, fields_of, parts
 from lingpipe.hyperparams.paths import Key, ParamsError, UnknownParamError, join_path, split_path
 from lingpipe.hyperparams.value_text import Word, read
+from lingpipe.wording.counts import counted
 from lingpipe.wording.keras_words import place_of
 from lingpipe.wording.values import nearest, shortened, show
 
@@ -339,7 +340,7 @@ def _unknown(value: object, key: Key, path: str) -> UnknownParamError:
         reason = f'{path} is a dict; {nearest(key, value)}'
     elif isinstance(value, tuple):
         rule = f'use [0] to [{len(value) - 1}]' if value else 'it is empty'
-        reason = f'{path} is a tuple of {len(value)} items; {rule}'
+        reason = f'{path} is a tuple of {counted(len(value), "item")}; {rule}'
     else:
         reason = f'{path} is {show(value)}, which has no parts; set {path} itself'
     where = join_path(path, key)

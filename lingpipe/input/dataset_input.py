@@ -29,6 +29,7 @@ from lingpipe.input.given import GivenParams
 from lingpipe.input.unseeded import shuffles_without_seed
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.counts import counted
 
 Element = dict[str, Nested]
 
@@ -161,10 +162,10 @@ class DatasetInput(Input):
         """Raises ValueError if the examples of one epoch, where known, do not fill a batch."""
         p = self.params
         if p.num_epochs is None and 0 <= number < p.batch_size:
-            raise ValueError(f'batch_size={p.batch_size} is larger than the {number} examples of '
-                             f'{type(self).__name__}, so a batch would hold an example twice; use '
-                             f'{number} or less, call repeat in the function, or set is_batched='
-                             'True if these are batches.')
+            raise ValueError(f'batch_size={p.batch_size} is larger than the '
+                             f'{counted(number, "example")} of {type(self).__name__}, so a batch '
+                             f'would hold an example twice; use {number} or less, call repeat in '
+                             'the function, or set is_batched=True if these are batches.')
 
     def _check_dense(self, examples: tf.data.Dataset) -> None:
         """Raises ValueError if a value is a sparse tensor or the like."""
@@ -217,8 +218,9 @@ class DatasetInput(Input):
                              'of the output u.')
         names = self.params.names
         if len(element) > len(names):
-            raise ValueError(f'the elements of the dataset have {len(element)} parts, and there '
-                             f'are names for {len(names)} ({", ".join(names)}); set names.')
+            raise ValueError(f'the elements of the dataset have {counted(len(element), "part")}, '
+                             f'and there are names for {len(names)} ({", ".join(names)}); set '
+                             'names.')
         return named(element, names)
 
     def _filled_up(self, batch: Element) -> Element:

@@ -25,6 +25,7 @@ import tensorflow as tf
 from lingpipe.input.checked_arrays import from_lists
 from lingpipe.input.records import RecordFiles, find_files
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.counts import counted
 from lingpipe.wording.values import show
 
 Specs = Mapping[str, tf.TensorSpec]
@@ -106,8 +107,9 @@ def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Ne
                 f'{path} has no column {missing[0]!r}; the network takes {_listed(specs, optional)}'
                 f', and the columns are {", ".join(header[:8])}{", ..." * (len(header) > 8)}.')
         if spec.shape.rank and f'{name}.{size}' in number_of:
-            raise ValueError(f'{path} has a column {name}.{size}, but {name!r} has only {size} '
-                             'numbers; remove the columns that are too many.')
+            raise ValueError(f'{path} has a column {name}.{size}, but {name!r} has only '
+                             f'{counted(int(size), "number")}; remove the columns that are too '
+                             'many.')
         twice = [column for column in names if header.count(column) > 1]
         if twice:
             raise ValueError(f'{path} has the column {twice[0]!r} twice; remove one of them.')
@@ -118,8 +120,8 @@ def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Ne
         raise ValueError(f'{path} has no examples; write one a line below that of the names.')
     for number, row in lines:
         if len(row) != len(header):
-            raise ValueError(f'line {number} of {path} has {len(row)} values, but there are '
-                             f'{len(header)} columns; correct it.')
+            raise ValueError(f'line {number} of {path} has {counted(len(row), "value")}, but there '
+                             f'are {counted(len(header), "column")}; correct it.')
     return {name: _array(path, name, _cells(path, name, numbers, lines, specs[name].dtype),
                          specs[name])
             for name, numbers in columns.items()}

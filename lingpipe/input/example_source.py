@@ -14,6 +14,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, Configurable, Params, field
 from lingpipe.input.errors import one_sentence
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.counts import counted
 
 
 class ExampleSource(Configurable):
@@ -102,9 +103,9 @@ class ExampleSource(Configurable):
         if n == 0:
             raise ValueError(f'{type(self).__name__} has no examples; name data that is not empty.')
         if p.num_epochs is None and p.batch_size > n:
-            raise ValueError(f'batch_size={p.batch_size} is larger than the {n} examples of '
-                             f'{type(self).__name__}, so a batch would hold an example twice; use '
-                             f'{n} or less.')
+            raise ValueError(f'batch_size={p.batch_size} is larger than the '
+                             f'{counted(n, "example")} of {type(self).__name__}, so a batch would '
+                             f'hold an example twice; use {n} or less.')
         return n
 
 

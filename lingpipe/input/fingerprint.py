@@ -18,6 +18,7 @@ from lingpipe.input.dataset_input import DatasetInput
 from lingpipe.input.example_source import ExampleSource
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.counts import counted
 
 _TOLERANCE = 1e-3   # relative to the root mean square
 
@@ -47,8 +48,8 @@ def difference(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
       other: of the other one.
     """
     if own['num_examples'] != other['num_examples']:
-        return (f'it has {other["num_examples"]} examples there, and {own["num_examples"]} in the '
-                'trainer')
+        return (f'it has {counted(other["num_examples"], "example")} there, and '
+                f'{own["num_examples"]} in the trainer')
     for path, leaf in own['leaves'].items():
         other_leaf = other['leaves'].get(path)
         if other_leaf is None or not _are_alike(leaf, other_leaf):

@@ -23,6 +23,7 @@ from lingpipe.input.given import GivenParams
 from lingpipe.input.records import RecordInput, Records, find_files
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.counts import counted
 from lingpipe.wording.keras_words import gives_batches
 
 
@@ -64,7 +65,7 @@ class SourceInput(Input):
             raise ValueError(f'source is {type(source).__name__}, a PyDataset of Keras, whose '
                              'items are batches; give a source whose items are single examples, or '
                              'a DatasetInput with is_batched=True.')
-        contents = f'{type(source).__name__} of {len(source)} examples'
+        contents = f'{type(source).__name__} of {counted(len(source), "example")}'
         return GivenSource.Params(batch_size=batch_size, contents=contents,
                                   **params).giving(source)
 

@@ -21,6 +21,7 @@ from lingpipe.layers.keras_arguments import KerasArguments, encoded_arguments
 from lingpipe.layers.keras_checks import has_code_of_users
 from lingpipe.layers.keras_layer import KerasLayer
 from lingpipe.layers.sequential import Sequential
+from lingpipe.wording.counts import counted
 from lingpipe.wording.values import show
 
 
@@ -95,11 +96,12 @@ def _check_batch_size(model: keras.Model, inner: keras.Model) -> None:
     """
     sizes = [tensor.shape[0] for tensor in inner.inputs if tensor.shape]
     if isinstance(model, keras.Sequential) and sizes[0] is not None:
-        raise ValueError(f'the Sequential {model.name!r} takes mini-batches of {sizes[0]} examples '
-                         'only: without a keras.Input, Keras makes its graph for the examples of '
-                         'the first call, as of fit or predict, and with batch_size for as many. '
-                         'Give it a number of examples that varies, with the same layers and '
-                         f'weights, by keras.Sequential([keras.Input({inner.inputs[0].shape[1:]}), '
+        raise ValueError(f'the Sequential {model.name!r} takes mini-batches of '
+                         f'{counted(sizes[0], "example")} only: without a keras.Input, Keras makes '
+                         'its graph for the examples of the first call, as of fit or predict, and '
+                         'with batch_size for as many. Give it a number of examples that varies, '
+                         'with the same layers and weights, by '
+                         f'keras.Sequential([keras.Input({inner.inputs[0].shape[1:]}), '
                          '*model.layers]), and compile that.')
 
 

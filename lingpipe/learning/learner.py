@@ -28,6 +28,7 @@ from lingpipe.learning.slot_kinds import slots_of_weight
 from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.learning.update_check import check_update
 from lingpipe.learning.update_rule import UpdateRule
+from lingpipe.wording.counts import counted
 
 
 class Learner(Configurable):
@@ -154,11 +155,11 @@ class Learner(Configurable):
             remedy = 'leave the pair out' if name == 'rate_factors' else 'leave it empty'
             if pattern and not any(_finds(pattern, path) for path in paths):
                 raise ValueError(f'learner.{name}={pattern!r} is found in no path of the '
-                                 f'{len(paths)} weights; paths look like {", ".join(paths[:3])}: '
-                                 f'correct it, or {remedy}.')
+                                 f'{counted(len(paths), "weight")}; paths look like '
+                                 f'{", ".join(paths[:3])}: correct it, or {remedy}.')
         if paths and all(map(self.is_frozen, paths)):
-            raise ValueError(f'learner.frozen={self.params.frozen!r} freezes all {len(paths)} '
-                             'weights; leave some to train.')
+            raise ValueError(f'learner.frozen={self.params.frozen!r} freezes '
+                             f'{counted(len(paths), "weight")}, which is all; leave some to train.')
 
     def regularized(self, path: str, gradient: Gradient | None,
                     weight: tf.Tensor) -> Gradient | None:

@@ -21,6 +21,7 @@ import keras
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, Configurable, field
+from lingpipe.wording.counts import counted
 
 keras_schedules = keras.optimizers.schedules
 
@@ -213,9 +214,10 @@ class Piecewise(Schedule):
             """
             super().check()
             if len(self.rates) != len(self.boundaries) + 1 or not self.boundaries:
-                raise ValueError(f'{len(self.boundaries)} boundaries and {len(self.rates)} rates: '
-                                 'give one boundary or more, and one rate more than boundaries '
-                                 '(for a single rate, use Constant)')
+                raise ValueError(f'{counted(len(self.boundaries), "boundary")} and '
+                                 f'{counted(len(self.rates), "rate")}: give one boundary or more, '
+                                 'and one rate more than boundaries (for a single rate, use '
+                                 'Constant)')
             is_growing = list(self.boundaries) == sorted(set(self.boundaries))
             if not is_growing or self.boundaries[0] <= self.warmup_steps:
                 raise ValueError(f'boundaries={list(self.boundaries)} must grow and be above '

@@ -11,6 +11,8 @@ import sys
 
 import tensorflow as tf
 
+from lingpipe.wording.counts import counted
+
 # glibc keeps freed tensors for reuse. Before version 2.38 it rarely finds one that fits an aligned
 # request, and the process grows to twice what it uses. Tensors larger than this get pages of their
 # own, which are given back when the tensor is freed. Measured: 8.7 bytes a weight in place of 20.7
@@ -44,10 +46,11 @@ class StartedTooEarlyError(ValueError):
     def __init__(self, num_cpu_devices: int, intra_op_threads: int, why: str):
         self.num_cpu_devices, self.intra_op_threads = num_cpu_devices, intra_op_threads
         super().__init__(
-            f'TensorFlow has started before {num_cpu_devices} CPU devices and {intra_op_threads} '
-            f'threads were set ({why}); start this process again (in a notebook: the kernel), and '
-            f'call lingpipe.cluster.configure({num_cpu_devices}, {intra_op_threads}) before '
-            'anything else that uses TensorFlow, as making a Keras model does.')
+            f'TensorFlow has started before {counted(num_cpu_devices, "CPU device")} and '
+            f'{counted(intra_op_threads, "thread")} were set ({why}); start this process again (in '
+            f'a notebook: the kernel), and call lingpipe.cluster.configure({num_cpu_devices}, '
+            f'{intra_op_threads}) before anything else that uses TensorFlow, as making a Keras '
+            'model does.')
 
 
 def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_threads: int = 0

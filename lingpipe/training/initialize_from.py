@@ -5,6 +5,7 @@ import re
 
 from lingpipe.checkpoint.chosen_step import check_name
 from lingpipe.hyperparams import Params, field
+from lingpipe.wording.counts import counted
 
 
 class InitializeFrom(Params):
@@ -36,4 +37,5 @@ class InitializeFrom(Params):
             except (re.error, IndexError) as error:
                 raise ValueError(
                     f'rules: {replacement!r} cannot replace {pattern!r}: {error}; the expression '
-                    f'has {compiled.groups} groups, which \\1 and so on stand for') from error
+                    f'has {counted(compiled.groups, "group")}, which \\1 and so on stand '
+                    'for') from error

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from lingpipe.training.evaluation import Metrics, Picture, metrics_text
 from lingpipe.training.reporting.timeline import TimelineReport
+from lingpipe.wording.counts import counted
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -36,7 +37,7 @@ class Outcome:
         how = (f'stopped by {self.signal}' if self.signal
                else 'stopped by a hook' if self.stop_reason else 'done')
         metrics = ''.join(f'; {name}: {metrics_text(one)}' for name, one in self.metrics.items())
-        return f'Outcome({how} after {self.step} steps{metrics})'
+        return f'Outcome({how} after {counted(self.step, "step")}{metrics})'
 
     def text(self, logdir: str) -> str:
         """Results, and where everything is."""
@@ -60,5 +61,5 @@ class Outcome:
         skipped = (f', {self.num_nonfinite} of which were skipped: their loss or gradient was not '
                    f'finite' if self.num_nonfinite else '')
         how = 'stopped by a hook' if self.stop_reason else 'done'
-        return f'\n{how} after {self.step} steps{skipped}\n' + ''.join(
+        return f'\n{how} after {counted(self.step, "step")}{skipped}\n' + ''.join(
             f'{name.ljust(width)}  {text}\n' for name, text in rows)

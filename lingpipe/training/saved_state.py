@@ -18,6 +18,7 @@ from lingpipe.training import resumption
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.step_counts import StepCounts
+from lingpipe.wording.counts import are, counted
 
 _NOT_SAVED = -1
 _MOST_SHOWN = 3   # of the variables that are named in one line
@@ -89,12 +90,12 @@ class SavedState:
     def _text_of_other_data(self, num_examples: int | None) -> str:
         """Says that train_input had another number of examples before; '' if it did not."""
         now = known_num_examples(self._experiment.train_input)
-        if None in (num_examples, now) or num_examples == now:
+        if num_examples is None or now is None or num_examples == now:
             return ''
-        return (f'; WARNING: train_input has {now} examples, and had {num_examples} until then, so '
-                'from here on they come in another order, some of them again before others have '
-                'come at all. If you did not mean that, put the data back and resume from this '
-                'checkpoint.')
+        return (f'; WARNING: train_input has {counted(now, "example")}, and had {num_examples} '
+                'until then, so from here on they come in another order, some of them again '
+                'before others have come at all. If you did not mean that, put the data back and '
+                'resume from this checkpoint.')
 
     def _initialize(self, source: InitializeFrom, logdir: str) -> str:
         """Takes weights from another run; returns what a line about the run ends with."""
@@ -120,10 +121,10 @@ class SavedState:
         examples_per_step = self._experiment.examples_per_step
         if position != step * examples_per_step:
             raise ValueError(
-                f'the checkpoint of step {step} was written after {position} examples, but {step} '
-                f'steps of {examples_per_step} are {step * examples_per_step}; set '
-                f'train_input.batch_size and task.learner.accumulate back, or choose another '
-                f'logdir.')
+                f'the checkpoint of step {step} was written after {counted(position, "example")}, '
+                f'but {counted(step, "step")} of {examples_per_step} {are(step)} '
+                f'{step * examples_per_step}; set train_input.batch_size and '
+                'task.learner.accumulate back, or choose another logdir.')
 
     def _check_metadata(self, metadata: Metadata) -> None:
         """Raises ValueError if a checkpoint is one of an experiment that this one is not."""

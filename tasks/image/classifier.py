@@ -24,6 +24,7 @@ from lingpipe.tasks.image.misclassified import Misclassified, picture
 from lingpipe.tasks.image.mixup import MIXUP_READS, Mixup
 from lingpipe.tasks.image.normalize import Normalize
 from lingpipe.training.problem import Problem
+from lingpipe.wording.counts import counted
 
 
 class ImageClassification(Problem):
@@ -58,9 +59,9 @@ class ImageClassification(Problem):
         last = dense_layers[-1]
         if num_classes > last.params.units:
             raise ValueError(
-                f'{type(source).__name__} has {num_classes} classes, and {last.path} has '
-                f'{last.params.units} outputs; set num_classes of the network to {num_classes}, or '
-                'choose fewer by subset.classes of the input.')
+                f'{type(source).__name__} has {counted(num_classes, "class")}, and {last.path} has '
+                f'{counted(last.params.units, "output")}; set num_classes of the network to '
+                f'{num_classes}, or choose fewer by subset.classes of the input.')
 
     def review(self, source: Input) -> Misclassified | None:
         """Returns the review that finds misclassified images, if the input has images."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lingpipe.training.problem import Review
+from lingpipe.wording.counts import are, counted
 
 NUM_SHOWN = 36
 NUM_COLUMNS = 6
@@ -83,7 +84,8 @@ class Misclassified(Review):
 
     def text(self) -> str:
         """Returns how many images are misclassified, as a sentence."""
-        return f'{self.num_wrong:,} of {self.num_seen:,} images are misclassified'
+        of_all = f'{self.num_wrong:,} of {counted(self.num_seen, "image")}'
+        return f'{of_all} {are(self.num_wrong)} misclassified'
 
     def save_png(self, path: str, title: str) -> None:
         """Draws each image with 'true -> predicted (probability)', the surest first."""

@@ -15,6 +15,7 @@ from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.static_shapes import num_elements, static_shape
+from lingpipe.wording.counts import counted
 
 
 class Normalize(Layer):
@@ -69,6 +70,6 @@ class Normalize(Layer):
         for name in ('mean', 'std'):
             length = len(self.params[name])
             if length not in (1, x.shape[-1]):
-                raise ValueError(f'{self.path}: {name} has {length} numbers, and x is {x.shape}; '
-                                 f'give one for each of its {x.shape[-1]} channels, or one for '
-                                 'all.')
+                raise ValueError(f'{self.path}: {name} has {counted(length, "number")}, and x is '
+                                 f'{x.shape}; give one for each of its channels, or one '
+                                 'for all.')

@@ -19,6 +19,7 @@ from lingpipe.input import Input
 from lingpipe.tasks.text.documents import Format
 from lingpipe.tasks.text.tokens import Recipe, Split, Tokens, tokens_of
 from lingpipe.tasks.text.vocabulary import PAD, Vocabulary
+from lingpipe.wording.counts import counted
 
 
 class TextInput(Input):
@@ -93,7 +94,7 @@ class TextInput(Input):
     def statistics_text(self) -> str:
         """How many documents, tokens and bytes there are."""
         facts = self.tokens.facts[self.params.split]
-        return (f'{facts["documents"]:,} documents, {facts["tokens"]:,} tokens, '
+        return (f'{counted(facts["documents"], "document")}, {counted(facts["tokens"], "token")}, '
                 f'{facts["bytes"]:,} bytes of text ({self.params.split})')
 
     @functools.cached_property

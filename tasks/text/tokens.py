@@ -27,6 +27,7 @@ from lingpipe.tasks.text.documents import Format, documents, source_paths
 from lingpipe.tasks.text.vocabulary import Pieces, Vocabulary, open_vocabulary, train_vocabulary
 from lingpipe.tasks.translation.corpus.vocabulary import warn_of_unknown
 from lingpipe.tasks.translation.vocabulary_facts import sha256_of
+from lingpipe.wording.counts import counted
 
 Split = Literal['train', 'test']
 SPLITS: tuple[Split, ...] = ('train', 'test')
@@ -190,8 +191,9 @@ def _write(directory: str, recipe: Recipe) -> None:
              'vocabulary_sha256': sha256_of(vocabulary_path), **vocabulary.facts}
     with open(os.path.join(directory, 'facts.json'), 'w', encoding='utf-8') as out:
         json.dump(facts, out, indent=1)
-    logging.info('made tokens of %d files: %s', len(paths), ', '.join(
-        f'{split} {of["documents"]:,} documents, {of["tokens"]:,} tokens, {of["bytes"]:,} bytes'
+    logging.info('made tokens of %s: %s', counted(len(paths), 'file'), ', '.join(
+        f'{split} {counted(int(of["documents"]), "document")}, '
+        f'{counted(int(of["tokens"]), "token")}, {of["bytes"]:,} bytes'
         for split, of in counts.items()))
 
 

@@ -21,6 +21,7 @@ from lingpipe.tasks.translation import temperature
 from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
 from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
 from lingpipe.tasks.translation.deck import Deck
+from lingpipe.wording.counts import counted
 
 _ENDLESS = 1 << 62   # batches
 
@@ -177,11 +178,11 @@ class TranslationInput(Input):
     def statistics_text(self) -> str:
         """Returns the statistics in one line."""
         s, p = self.statistics(), self.params
-        buckets = '; '.join(f'{b["batch_size"]} x {b["length"]}: {b["pairs"]:,} pairs, '
+        buckets = '; '.join(f'{b["batch_size"]} x {b["length"]}: {counted(b["pairs"], "pair")}, '
                             f'{b["batches_share"]:.0%} of batches' for b in s['buckets'])
         done = 'dropped' if p.overlong == 'drop' else 'cut'
-        return (f'{p.split} of {p.directory}: {s["pairs"]:,} pairs, {s["overlong"]:,} longer than '
-                f'{p.bucket_lengths[-1]} {done}; {s["padding"]:.0%} padding; {buckets}')
+        return (f'{p.split} of {p.directory}: {counted(s["pairs"], "pair")}, {s["overlong"]:,} '
+                f'longer than {p.bucket_lengths[-1]} {done}; {s["padding"]:.0%} padding; {buckets}')
 
     # How a batch is made.
 

@@ -17,6 +17,7 @@ from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
 from lingpipe.tasks.translation.decode_params import DecodeParams
 from lingpipe.tasks.translation.source_ids import line_numbers, source_ids, warn_of_tags
+from lingpipe.wording.counts import counted
 
 
 class LineTranslator:
@@ -81,9 +82,10 @@ class LineTranslator:
                 bar.advance(task, len(some))
 
         if endless:
-            logging.warning('%d translations reached their limit, task.decode.max_length=%d ids or '
+            logging.warning('%s reached the limit, task.decode.max_length=%d ids or '
                             'extra_length=%d more than the source, without an end: %s',
-                            len(endless), p.max_length, p.extra_length, line_numbers(endless))
+                            counted(len(endless), 'translation'), p.max_length, p.extra_length,
+                            line_numbers(endless))
         return translations
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lingpipe.tasks.translation.corpus.prepared import LEVELS
+from lingpipe.wording.counts import counted
 
 ALL = 'all'
 
@@ -34,13 +35,13 @@ class Translated:
     def __post_init__(self) -> None:
         for name, lines in self.systems.items():
             if len(lines) != len(self.references):
-                raise ValueError(f'{self.code}: {name} has {len(lines):,} lines, but there are '
-                                 f'{len(self.references):,} references; line n of one must be that '
-                                 'of the other.')
+                raise ValueError(f'{self.code}: {name} has {counted(len(lines), "line")}, but '
+                                 f'there are {counted(len(self.references), "reference")}; line n '
+                                 'of one must be that of the other.')
         if not self.references:
             raise ValueError(f'{self.code}: there are no references; give one sentence or more.')
         if not any(line.strip() for line in self.references):
-            raise ValueError(f'{self.code}: all {len(self.references):,} references are blank; '
+            raise ValueError(f'{self.code}: no line of the references has a word; '
                              'give the sentences that translations are compared with.')
 
 

@@ -9,6 +9,7 @@ from absl import logging
 from lingpipe.tasks.translation.corpus.cleaning import normalized
 from lingpipe.tasks.translation.corpus.languages import checked
 from lingpipe.tasks.translation.corpus.vocabulary import END, Vocabulary
+from lingpipe.wording.counts import are, counted
 
 NUM_NAMED_LINES = 5
 _TAG = re.compile(r'<([a-z-]+)>\s*')
@@ -50,8 +51,8 @@ def source_ids(vocabulary: Vocabulary, lines: Sequence[str], language: str,
         sources.append([*first, *ids[:room], END] if ids else [])
 
     if cut:
-        logging.warning('%d sources are longer than task.decode.max_source_length=%d ids and '
-                        'were cut: %s', len(cut), max_length, line_numbers(cut))
+        logging.warning('task.decode.max_source_length=%d ids has cut %s that %s longer: %s',
+                        max_length, counted(len(cut), 'source'), are(len(cut)), line_numbers(cut))
     return sources
 
 
@@ -66,21 +67,22 @@ def warn_of_tags(sources: Sequence[Sequence[int]], vocabulary: Vocabulary,
     """
     tags = set(vocabulary.tags.values())
     late = [i for i, ids in enumerate(sources) if not tags.isdisjoint(ids[1:])]
+    all_lines = counted(len(sources), 'line')
     if late:
-        logging.warning('%d of %d lines have the tag of a language after their beginning, where it '
+        logging.warning('in %d of %s, a tag of a language stands after the beginning, where it '
                         'is read as that tag and not as text: %s; begin the line with it, or leave '
-                        'it out', len(late), len(sources), line_numbers(late))
+                        'it out', len(late), all_lines, line_numbers(late))
     if has_tags is None or not tags:
         return
     unlike = [i for i, ids in enumerate(sources) if ids and (ids[0] in tags) != has_tags]
     if unlike and has_tags:
-        logging.warning('%d of %d lines lack the tag of their language, which all sources of the '
-                        'training had: %s; begin them with it, as <%s>, or set '
-                        'task.decode.language', len(unlike), len(sources), line_numbers(unlike),
+        logging.warning('in %d of %s, the tag of the language is missing, which all sources of the '
+                        'training had: %s; begin with it, as <%s>, or set task.decode.language',
+                        len(unlike), all_lines, line_numbers(unlike),
                         next(iter(vocabulary.tags)))
     elif unlike:
-        logging.warning('%d of %d lines have the tag of a language, but no source of the training '
-                        'had one: %s; leave it out', len(unlike), len(sources),
+        logging.warning('in %d of %s there is the tag of a language, but no source of the training '
+                        'had one: %s; leave it out', len(unlike), all_lines,
                         line_numbers(unlike))
 
 

@@ -69,7 +69,7 @@ def mistake_of(capsys, tool, *flags):
     (bench_pipeline, ['--workers=-1'], '--workers=-1 is below 0; use 0 to 1024'),
     (bench_pipeline, ['--steps=ten'], "argument --steps: invalid int value: 'ten'"),
     (bench_pipeline, ['--device_ms=5'],
-     "argument --device_ms: '5' has 1 numbers, not 2; write them with commas between"),
+     "argument --device_ms: '5' has 1 number, not 2; write them with commas between"),
     (bench_pipeline, ['--timeline=/dev/null/x.png'],
      '--timeline=/dev/null/x.png cannot be written: Not a directory; name a file'),
     (bench_pipeline, ['--num_cells=3', '--workers=2'],

@@ -65,7 +65,7 @@ def test_files_alone(capsys, tmp_path):
     assert 'bleu: nrefs:1|case:mixed' in text
     (tmp_path / 'ours').write_text('one\n')
     assert error_of(f'--file=de:{tmp_path}/ours:{tmp_path}/theirs').startswith(
-        'score_translations: de: file has 1 lines, but there are 2 references')
+        'score_translations: de: file has 1 line, but there are 2 references')
 
 
 def test_files_are_read_as_decoding_reads_them(capsys, tmp_path):
@@ -181,7 +181,7 @@ def test_a_training_is_decoded_and_scored(capsys, monkeypatch, corpus, tmp_path)
     (['--file=de:x:y', '--set=seed=1'],
      '--set changes Params of a model; give --model and --logdir, or leave it out.'),
     (['--file=de'],
-     '--file=de has 1 parts between colons; write --file=CODE:TRANSLATIONS:REFERENCES.'),
+     '--file=de has 1 part between colons; write --file=CODE:TRANSLATIONS:REFERENCES.'),
     (['--file=de:x'],
      '--file=de:x names no references; write --file=de:x:REFERENCES, or give --corpus.'),
     (['--file=de:x:y', '--baselines'], '--baselines come from pairs of a corpus; give --corpus.'),

@@ -18,6 +18,7 @@ from lingpipe.tools.device_checks.kernels import SETTING
 from lingpipe.tools.device_checks.machine import Machine
 from lingpipe.tools.device_checks.rows import Row
 from lingpipe.tools.device_checks.subjects import Subject
+from lingpipe.wording.counts import counted
 
 NUM_STEPS = 3
 NUM_MICRO_BATCHES = 4
@@ -96,10 +97,10 @@ def _row(machine: Machine, subject: Subject, expected: Mapping[str, np.ndarray],
                'same': [name for name in differences if name not in broken],
                'different': broken, 'unrepeated': unrepeated, 'failed': failed,
                'plans_left_out': num_left_out}
-    end = f' ({num_left_out} plans left out: time is over)' if num_left_out else ''
+    end = f' ({counted(num_left_out, "plan")} left out: time is over)' if num_left_out else ''
     if failed:
         name, reason = next(iter(failed.items()))
-        end += f'; {len(failed)} plans failed, e.g. {name}: {reason}'
+        end += f'; {counted(len(failed), "plan")} failed, e.g. {name}: {reason}'
 
     if not broken:
         return machine.row(

@@ -18,6 +18,7 @@ import lingpipe
 from lingpipe import cluster
 from lingpipe.process import tensorflow_settings
 from lingpipe.tools.device_checks.rows import Row, Verdict
+from lingpipe.wording.counts import counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +68,8 @@ class Machine:
           ValueError: there are fewer.
         """
         if len(self.devices) < num_cells:
-            raise ValueError(f'this needs {num_cells} devices, and there are {len(self.devices)}; '
-                             'use a larger --devices.')
+            raise ValueError(f'this needs {counted(num_cells, "device")}, and there are '
+                             f'{len(self.devices)}; use a larger --devices.')
         return self.devices[:num_cells]
 
 

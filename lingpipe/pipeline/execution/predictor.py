@@ -34,6 +34,7 @@ from lingpipe.pipeline.planning.cell import Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Value
 from lingpipe.pipeline.planning.forward_plan import make_prediction_plan
 from lingpipe.pipeline.planning.outputs import inputs_of
+from lingpipe.wording.counts import counted
 
 # The value of the mini-batch that says how much an example counts.
 _WEIGHT = 'weight'
@@ -200,8 +201,8 @@ class Predictor:
         remedy = (f'; if it does so in training alone, {layer.training_only_remedy}'
                   if layer.training_only_remedy else '')
         return (f'the result of {layer.path} for an example depends on the others, so no copies '
-                f'can fill up the last {self.part_size} examples{remedy}; give a multiple of '
-                f'{self.part_size} examples')
+                f'can fill up the last {counted(self.part_size, "example")}{remedy}; give a '
+                f'multiple of {counted(self.part_size, "example")}')
 
     def _check_copies(self) -> None:
         """Raises ValueError if copies of examples would change the outputs of others."""

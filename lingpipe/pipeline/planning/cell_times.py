@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lingpipe.pipeline.planning.schedule import TASK_KINDS, Schedule, Slot
+from lingpipe.wording.counts import counted
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,8 @@ def per_cell(name: str, amounts: Sequence[float] | None, num_cells: int) -> Sequ
     if amounts is None:
         return [0.0] * num_cells
     if len(amounts) != num_cells:
-        raise ValueError(f'{name} has {len(amounts)} entries for {num_cells} cells; give one a '
-                         'cell.')
+        raise ValueError(f'{name} has {counted(len(amounts), "entry")} for '
+                         f'{counted(num_cells, "cell")}; give one a cell.')
     for k, amount in enumerate(amounts):
         if not (math.isfinite(amount) and amount >= 0):
             raise ValueError(f'{name}[{k}]={amount} is not a finite number of 0 or more; correct '

@@ -33,6 +33,7 @@ from lingpipe.pipeline.planning.schedules import SEVERAL_CELLS_A_DEVICE, make_sc
 from lingpipe.pipeline.planning.splitting import whole_everywhere
 from lingpipe.pipeline.planning.units import Units, spans_of, units_of
 from lingpipe.pipeline.planning.zigzag_partition import balanced_devices, is_v
+from lingpipe.wording.counts import counted
 
 MAX_TRIED = 2_000  # partitions of cells that share devices
 
@@ -283,11 +284,12 @@ class _Search:
             obstacle = f'the fastest needs {peak:,.0f} bytes on a device'
         num_places = len(self.placement.cells_of_place)
         if num_places < self.params.num_devices:
-            obstacle = f'{self.params.num_devices} cells share {num_places} devices'
+            obstacle = f'{self.params.num_devices} cells share {counted(num_places, "device")}'
         recomputation = '' if set(self.params.modes) <= {'layer', 'fit'} else 'recomputation, '
-        return (f'no partition of {len(elements)} layers into {num_cells} cells was found that '
-                f'fits device_bytes={self.limit:,.0f}: {obstacle}; use more cells, {recomputation}'
-                'smaller micro-batches or larger devices.')
+        return (f'no partition of {counted(len(elements), "layer")} into '
+                f'{counted(num_cells, "cell")} was found that fits device_bytes={self.limit:,.0f}: '
+                f'{obstacle}; use more cells, {recomputation}smaller micro-batches or larger '
+                'devices.')
 
     def _frugal_mode(self, most: float) -> str:
         """The clause that names the mode of recomputation with which less is enough, if any is."""

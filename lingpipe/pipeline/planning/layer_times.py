@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.wording.counts import counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +45,8 @@ def layer_times(elements: Sequence[Element], params: PipelineParams) -> LayerTim
       ValueError: the Params hold seconds of another number of layers.
     """
     if params.layer_seconds and len(params.layer_seconds) != len(elements):
-        raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network '
-                         f'has {len(elements)} layers; measure again.')
+        raise ValueError(f'layer_seconds has {counted(len(params.layer_seconds), "number")}, but '
+                         f'the network has {counted(len(elements), "layer")}; measure again.')
 
     forward, backward, weight, repeated = [], [], [], []
     for element in elements:

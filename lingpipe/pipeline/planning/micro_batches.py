@@ -8,6 +8,7 @@ import tensorflow as tf
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
+from lingpipe.wording.counts import counted
 
 
 def split_spec(batch_spec: Mapping[str, Nested], num_micro_batches: int,
@@ -20,14 +21,14 @@ def split_spec(batch_spec: Mapping[str, Nested], num_micro_batches: int,
     size = _batch_size(batch_spec)
     if size % num_replicas:
         raise ValueError(
-            f'num_replicas={num_replicas} does not divide the batch of {size} examples; use '
-            f'{divisors(size)}, or change train_input.batch_size.')
+            f'num_replicas={num_replicas} does not divide the batch of {counted(size, "example")}; '
+            f'use {divisors(size)}, or change train_input.batch_size.')
 
     part = size // num_replicas
     if part % num_micro_batches:
-        whose = f'the batch of {size} examples'
+        whose = f'the batch of {counted(size, "example")}'
         if num_replicas > 1:
-            whose = f'the {part} examples of each of {num_replicas} replicas'
+            whose = f'the {counted(part, "example")} of each of {counted(num_replicas, "replica")}'
         raise ValueError(
             f'num_micro_batches={num_micro_batches} does not divide {whose}; use {divisors(part)}, '
             'or change train_input.batch_size.')

@@ -12,6 +12,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.units import Units, units_of
+from lingpipe.wording.counts import counted
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -135,6 +136,7 @@ def _spans_by_hand(counts: Sequence[int], num_layers: int) -> tuple[range, ...]:
     if sum(counts) != num_layers or min(counts) < 1:
         raise ValueError(
             f'layers_per_cell={list(counts)} adds up to {sum(counts)}, but the network has '
-            f'{num_layers} layers; every cell needs at least one, and together they must hold all.')
+            f'{counted(num_layers, "layer")}; every cell needs at least one, and together they '
+            'must hold all.')
     starts = [sum(counts[:k]) for k in range(len(counts))]
     return tuple(range(start, start + count) for start, count in zip(starts, counts, strict=True))

@@ -24,6 +24,7 @@ from itertools import accumulate
 from numbers import Integral
 
 from lingpipe.pipeline.planning.allowed_cells import AllowedCells, anywhere, bits
+from lingpipe.wording.counts import counted
 
 RULES = ('bottleneck', 'variance')
 
@@ -270,8 +271,9 @@ def _check(costs: Sequence[float], num_cells: int, rule: str) -> None:
                          'the number of layers.')
     if num_cells > num_layers:
         raise ValueError(
-            f'num_cells={num_cells} is more than the {num_layers} layers, and a cell cannot be '
-            f'empty; use at most {num_layers} cells, or split the network into more layers.')
+            f'num_cells={num_cells} is more than the {counted(num_layers, "layer")}, and a cell '
+            f'cannot be empty; use at most {counted(num_layers, "cell")}, or split the network '
+            'into more layers.')
     for i, cost in enumerate(costs):
         if not (math.isfinite(cost) and cost >= 0):
             raise ValueError(f'costs[{i}]={cost} is not a finite number of 0 or more; correct the '

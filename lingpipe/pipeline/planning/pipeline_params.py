@@ -10,6 +10,7 @@ from lingpipe.pipeline.planning.micro_batches import divisors
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedule_text import layout_in, parse_schedule
 from lingpipe.pipeline.planning.validation import validate
+from lingpipe.wording.counts import counted
 
 Mode: TypeAlias = Literal['none', 'cell', 'layer', 'fit']
 """What runs again in the backward pass of a cell; see PipelineParams.recompute."""
@@ -221,15 +222,15 @@ class PipelineParams(Params):
     def _check_modes(self) -> None:
         if len(self.modes) != self.num_cells:
             raise ValueError(
-                f'recompute={",".join(self.modes)} has {len(self.modes)} modes, but '
+                f'recompute={",".join(self.modes)} has {counted(len(self.modes), "mode")}, but '
                 f'num_cells={self.num_cells}; give one mode a cell, or one word for all of them.')
 
     def _check_layers(self) -> None:
         if self.layers_per_cell and len(self.layers_per_cell) != self.num_cells:
             raise ValueError(
-                f'layers_per_cell={list(self.layers_per_cell)} names {len(self.layers_per_cell)} '
-                f'cells, but num_cells={self.num_cells}; make them equal, or leave layers_per_cell '
-                'empty.')
+                f'layers_per_cell={list(self.layers_per_cell)} names '
+                f'{counted(len(self.layers_per_cell), "cell")}, but num_cells={self.num_cells}; '
+                'make them equal, or leave layers_per_cell empty.')
         for name in ('link_bytes_per_s', 'memory_bytes_per_s'):
             if self[name] is not None and not self.layer_seconds:
                 raise ValueError(
@@ -239,8 +240,8 @@ class PipelineParams(Params):
         num_backward = len(self.layer_backward_seconds)
         if num_backward and num_backward != len(self.layer_seconds):
             raise ValueError(
-                f'layer_backward_seconds has {num_backward} numbers, but layer_seconds has '
-                f'{len(self.layer_seconds)}; give one a layer to both, or leave '
+                f'layer_backward_seconds has {counted(num_backward, "number")}, but layer_seconds '
+                f'has {len(self.layer_seconds)}; give one a layer to both, or leave '
                 'layer_backward_seconds empty.')
         both_passes = zip(self.layer_seconds, self.layer_backward_seconds, strict=False)
         for i, (both, backward) in enumerate(both_passes):
@@ -254,11 +255,12 @@ class PipelineParams(Params):
         if self.devices and len(self.devices) not in lengths:
             remedy = '; name one for each cell.'
             if self.num_devices < lengths[1]:
-                remedy = f', which share {max(self.layout) + 1} devices; name {lengths[0]} of them.'
+                remedy = (f', which share {counted(max(self.layout) + 1, "device")}; name '
+                          f'{lengths[0]} of them.')
             if self.num_replicas > 1:
                 remedy = (f' and num_replicas={self.num_replicas}; name one for each cell of each '
                           'replica.')
-            raise ValueError(f'devices names {len(self.devices)} devices, but '
+            raise ValueError(f'devices names {counted(len(self.devices), "device")}, but '
                              f'num_cells={self.num_cells}{remedy}')
 
         places = [cluster.place(device) for device in self.devices]

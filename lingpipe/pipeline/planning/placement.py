@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from lingpipe import cluster
 from lingpipe.pipeline.planning.layout import Layout
+from lingpipe.wording.counts import counted
 
 # What `cluster.place` makes of a device string: strings that mean one device give the same place.
 Place = tuple[str, int, str, int]
@@ -74,9 +75,9 @@ def place_cells(devices: Sequence[str], num_replicas: int, layout: Layout) -> Pl
     has_one_each = len(devices) >= num_replicas * num_cells
     num_devices = num_cells if has_one_each else num_shared
     if len(devices) < num_replicas * num_devices:
-        raise ValueError(f'{num_cells} cells of {num_replicas} replicas need at least '
-                         f'{num_replicas * num_devices} devices, but there are {len(devices)}; '
-                         'name more, or use fewer cells.')
+        raise ValueError(f'{counted(num_cells, "cell")} of {counted(num_replicas, "replica")} need '
+                         f'at least {counted(num_replicas * num_devices, "device")}, but there are '
+                         f'{len(devices)}; name more, or use fewer cells.')
     of_cell = range(num_cells) if has_one_each else layout
     return Placement(tuple(tuple(devices[r * num_devices + device] for device in of_cell)
                            for r in range(num_replicas)))

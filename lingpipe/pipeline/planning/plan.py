@@ -21,6 +21,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.simulator import Delay, Simulation, simulate
+from lingpipe.wording.counts import counted
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +125,7 @@ class Plan:
         layers = ', '.join(str(len(cell.elements)) for cell in self.cells)
         replicas = f'{len(self.replicas)} replicas, ' if len(self.replicas) > 1 else ''
         return (f'Plan({replicas}cells of {layers} layers, schedule {self.schedule.name}, '
-                f'{self.schedule.num_micro_batches} micro-batches)')
+                f'{counted(self.schedule.num_micro_batches, "micro-batch")})')
 
     def rows(self) -> list[dict[str, Any]]:
         """The table of cells: one dict a cell, for programs.

@@ -10,6 +10,7 @@ from lingpipe.pipeline.planning.schedule import (
     check_backward_cells,
     check_sizes,
 )
+from lingpipe.wording.counts import counted
 
 
 def validate(schedule: Schedule, edges: Edges | None = None) -> None:
@@ -90,8 +91,8 @@ def _check_next(schedule: Schedule, slot: Slot, next_of_cell: list[int], rule: s
 
 def _why_unexpected(slot: Slot, schedule: Schedule) -> str:
     """Why a slot is none of the schedule's, and what to do about it."""
-    why = (f'there are {schedule.num_cells} cells and {schedule.num_micro_batches} micro-batches, '
-           'of kinds F, B, W and R')
+    why = (f'there are {counted(schedule.num_cells, "cell")} and '
+           f'{counted(schedule.num_micro_batches, "micro-batch")}, of kinds F, B, W and R')
     why_not_kind = {
         'F': 'is the last, whose B is its F too',
         'B': 'is not in backward_cells',

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from lingpipe.hyperparams import field
 from lingpipe.training.hooks.hook import Hook, HookedRun
 from lingpipe.training.problem import is_accuracy
+from lingpipe.wording.counts import counted
 
 
 class EarlyStopping(Hook):
@@ -67,5 +68,5 @@ class EarlyStopping(Hook):
                 num_since += 1
         if num_since >= p.patience:
             direction = 'largest' if p.is_largest_best else 'smallest'
-            run.stop(f'{p.metric} has got no better for {num_since} evaluations; it was best at '
-                     f'step {best_step}, where it was {direction}')
+            run.stop(f'{p.metric} has got no better for {counted(num_since, "evaluation")}; it was '
+                     f'best at step {best_step}, where it was {direction}')

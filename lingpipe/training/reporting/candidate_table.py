@@ -16,6 +16,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan_search import Found
 from lingpipe.pipeline.planning.search_space import FREE
 from lingpipe.training.reporting.plan_table import rendered, table_of
+from lingpipe.wording.counts import counted
 
 WIDTH = 80
 
@@ -63,8 +64,8 @@ class Report:
 
         limit = (f'{self.limit / 1e9:,.4g} GB each' if self.limit else 'memory without a limit')
         lines = [
-            f'{self.model}: the best of {self.num_choices} plans',
-            f'for {self.num_devices} devices: {self.hardware.name}, {limit}.',
+            f'{self.model}: the best of {counted(self.num_choices, "plan")}',
+            f'for {counted(self.num_devices, "device")}: {self.hardware.name}, {limit}.',
             'K cells, R replicas, M micro-batches of each; peak and its share: of the fullest',
             'device; limit: what keeps the plan from more; speed-up: over one device.',
             '',
@@ -92,7 +93,8 @@ class Report:
         if not self.found.num_left:
             return []
         return [
-            f'{self.found.num_left:,} plans were left out, since to work them all out takes long;',
+            f'left out, since to work them all out takes long: '
+            f'{counted(self.found.num_left, "plan")};',
             f'unless cuts are moved, none has more than '
             f'{self.batch_size / self.found.left_s:,.1f} examples/s.',
             'To choose among fewer, set what you know, as with --set pipeline.num_cells=8.', '']

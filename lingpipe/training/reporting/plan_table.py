@@ -13,6 +13,7 @@ from rich.table import Table
 
 from lingpipe.pipeline.planning.drawing import grid
 from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.wording.counts import counted
 
 MAX_GRID_SLOTS = 64  # in a row of a schedule that still fits on a screen
 
@@ -41,10 +42,10 @@ def overview(plan: Plan, batch_size: int) -> str:
         '',
         *[f'cell {row["cell"]}: {row["layers"]}' for row in rows],
         '',
-        f'{sum(row["num_weights"] for row in rows):,} parameters in {p.num_cells} '
-        f'cells{of_replicas}',
-        f'{p.num_micro_batches} micro-batches of '
-        f'{batch_size // (p.num_micro_batches * p.num_replicas)} examples; '
+        f'{counted(sum(row["num_weights"] for row in rows), "parameter")} in '
+        f'{counted(p.num_cells, "cell")}{of_replicas}',
+        f'{counted(p.num_micro_batches, "micro-batch")} of '
+        f'{counted(batch_size // (p.num_micro_batches * p.num_replicas), "example")}; '
         f'schedule {p.schedule}, recompute {_modes(p.modes)}',
         f'predicted bubble {simulation.bubble_share:.1%}, '
         f'balance {plan.forecast.balance:.1%} (mean cell / slowest cell)',

@@ -19,6 +19,7 @@ from rich.progress import Progress as Bar
 
 from lingpipe.checkpoint import side_files
 from lingpipe.process import closed_pipe
+from lingpipe.wording.counts import counted
 
 _NUM_RECENT = 50  # steps over which the shown time is averaged
 
@@ -170,4 +171,4 @@ def duration(seconds: float) -> str:
     """Formats seconds as '0:02:05' or '3 days 1:00:00'."""
     days, rest = divmod(round(seconds), 86400)
     clock = f'{rest // 3600}:{rest // 60 % 60:02d}:{rest % 60:02d}'
-    return f'{days} day{"s" if days > 1 else ""} {clock}' if days else clock
+    return f'{counted(days, "day")} {clock}' if days else clock

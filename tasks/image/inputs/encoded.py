@@ -19,6 +19,7 @@ from absl import logging
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
 from lingpipe.tasks.image.inputs.transform import Transform
+from lingpipe.wording.counts import are, counted
 
 GREY = np.full([1, 1, 3], 128, np.uint8)
 NUM_NAMED = 5   # Broken images that an error names.
@@ -135,13 +136,13 @@ class BrokenImages:
 
         is_power_of_2 = num_broken & (num_broken - 1) == 0
         if is_power_of_2:
-            logging.warning('%d of %d images read are broken and count nothing; this one: %s',
-                            num_broken, num_read, broken)
+            logging.warning('%d of %s read %s broken and of no weight; this one: %s',
+                            num_broken, counted(num_read, 'image'), are(num_broken), broken)
         if num_broken > self._max_share * max(num_read, min(num_examples, MIN_READ_FOR_SHARE)):
             raise ValueError(
-                f'{num_broken} of the first {num_read} images are broken, more than '
-                f'max_broken_share={self._max_share} allows; among them {names}. Repair them or '
-                'leave them out, or raise max_broken_share.')
+                f'{num_broken} of the first {counted(num_read, "image")} {are(num_broken)} broken, '
+                f'more than max_broken_share={self._max_share} allows; among them {names}. Repair '
+                'them or leave them out, or raise max_broken_share.')
 
 
 def _size(encoded: bytes) -> np.ndarray:

@@ -22,6 +22,7 @@ from absl import logging
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.tasks.image.inputs.encoded import EncodedImageInput
 from lingpipe.tasks.image.inputs.subset import Subset
+from lingpipe.wording.counts import are, counted
 
 # TensorFlow reads .webp too from 2.20 on; lingpipe runs with earlier ones.
 SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.gif')
@@ -102,14 +103,15 @@ class FolderInput(EncodedImageInput):
                 paths += [os.path.join(folder, file) for file in files]
                 labels += [label] * len(files)
         if not paths:
-            found = f', but {len(others)} other files ({_kinds(others)})' if others else ''
+            number = counted(len(others), 'other file')
+            found = f', but {number} ({_kinds(others)})' if others else ''
             raise ValueError(
                 f'{os.path.join(p.directory, p.split)} holds no image in a folder of a class'
                 f'{found}; put them there as class/*.jpg ({", ".join(SUFFIXES)}).')
         if others:
-            logging.warning('%d files are left out, as their names do not end in %s: %s; convert '
-                            'those that are images, as to PNG; one of them: %s',
-                            len(others), ', '.join(SUFFIXES), _kinds(others), min(others))
+            logging.warning('%s %s left out, for a name that does not end in %s: %s; convert '
+                            'images, as to PNG; one of them: %s', counted(len(others), 'file'),
+                            are(len(others)), ', '.join(SUFFIXES), _kinds(others), min(others))
 
         chosen, new_labels = p.subset.of(np.array(labels))
         return [paths[i] for i in chosen], new_labels

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lingpipe.hyperparams import Params, field
+from lingpipe.wording.counts import counted
 
 
 class Subset(Params):
@@ -72,8 +73,8 @@ class Subset(Params):
             return indices
         if number > len(indices):
             raise ValueError(
-                f'subset.examples_per_class={number} is more than the {len(indices)} examples of '
-                f'class {label}; use {len(indices)} or less.')
+                f'subset.examples_per_class={number} is more than the '
+                f'{counted(len(indices), "example")} of class {label}; use {len(indices)} or less.')
         keys = [hashlib.blake2b(f'{self.seed}/{label}/{i}'.encode(), digest_size=8).digest()
                 for i in range(len(indices))]
         return indices[sorted(range(len(indices)), key=keys.__getitem__)[:number]]

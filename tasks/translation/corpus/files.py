@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from lingpipe.tasks.translation.corpus.languages import checked
 from lingpipe.tasks.translation.corpus.pair import Pair, Place
 from lingpipe.tasks.translation.corpus.report import FOUND, Report
+from lingpipe.wording.counts import are, counted
 
 MAX_BAD_SHARE = 0.5       # with a larger share of bad lines, the file is something else
 MIN_LINES_FOR_SHARE = 10
@@ -32,7 +33,7 @@ def text_pairs(code: str, text_path: str, english_path: str, report: Report) -> 
     checked([code])
     numbers = [sum(1 for _ in _lines(path)) for path in (text_path, english_path)]
     if numbers[0] != numbers[1]:
-        raise ValueError(f'{text_path} has {numbers[0]:,} lines and {english_path} has '
+        raise ValueError(f'{text_path} has {counted(numbers[0], "line")} and {english_path} has '
                          f'{numbers[1]:,}, but line n of one translates line n of the other; they '
                          f'may be apart from any line up to {min(numbers) + 1:,} on: write both '
                          'again from their pairs.')
@@ -86,9 +87,9 @@ def _pairs(code: str, paths: tuple[str, str], lines: Iterator[list[bytes]],
         kinds = '; '.join(f'{n:,} {why} (the first: {", ".join(report.places[source, why])})'
                           for why in (NOT_UTF8, NO_PAIR, HAS_NUL)
                           if (n := report.total(why, source)))
-        raise ValueError(f'{paths[0]}: {num_bad:,} of {number:,} lines are no pair of sentences in '
-                         f'UTF-8: {kinds}. Convert it (iconv -t UTF-8), or name the columns that '
-                         'hold the sentence and its English.')
+        raise ValueError(f'{paths[0]}: {num_bad:,} of {counted(number, "line")} {are(num_bad)} no '
+                         f'pair of sentences in UTF-8: {kinds}. Convert it (iconv -t UTF-8), or '
+                         'name the columns that hold the sentence and its English.')
     for path, num_wrong, num in zip(paths, num_not_utf8, num_beyond_ascii, strict=True):
         if num_wrong > MAX_BAD_SHARE * max(num, MIN_LINES_FOR_SHARE):
             raise ValueError(f'{path}: {num_wrong:,} of the {num:,} lines that are more than ASCII '

@@ -18,6 +18,7 @@ from absl import logging
 
 from lingpipe.tasks.translation.corpus.prepared import SIDES, SPLITS, PreparedCorpus
 from lingpipe.tasks.translation.temperature import apportioned, shares
+from lingpipe.wording.counts import counted
 
 PAD, START, END, UNKNOWN = range(4)
 NUM_BYTES = 256
@@ -136,8 +137,9 @@ def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, engli
     sizes = np.diff(rows)
     num_english = round(num_sentences * english_share)
     if num_sentences - num_english < np.count_nonzero(sizes):
-        raise ValueError(f'{num_sentences} sentences, {num_english} of them English, are too few '
-                         f'for {np.count_nonzero(sizes)} languages; take more, or less English')
+        raise ValueError(f'{counted(num_sentences, "sentence")}, {num_english} of them English, '
+                         f'are too few for {counted(int(np.count_nonzero(sizes)), "language")}; '
+                         'take more, or less English')
 
     quotas = apportioned(shares(sizes, temperature), num_sentences - num_english)
     for i, quota in enumerate(quotas):

@@ -203,7 +203,7 @@ def test_where_tensorflow_has_started_cells_share_devices(
     """The tests have four CPU devices and one thread."""
     settings = {'train.num_steps': 6, 'intra_op_threads': 2}
     with start(Tiny, logdir=tmp_path / 'log', num_cells=2, set=settings) as other:
-        assert 'so that an op may use 1 threads in place of 2. The run works' in caplog.text
+        assert 'so that an op may use 1 thread in place of 2. The run works' in caplog.text
         other.train(evaluate=False)
         for path, value in run.weights.items():
             np.testing.assert_array_equal(other.weights[path], value, err_msg=path)

@@ -348,7 +348,7 @@ def test_if_all_are_damaged_it_says_so(tmp_path):
     damage(tmp_path, 5, 'no metadata')
     with pytest.raises(
             ValueError,
-            match='none of the 2 checkpoints can be read; .* choose another logdir to start anew'):
+            match='of 2 checkpoints, none can be read; .* choose another logdir to start anew'):
         checkpointer.restore(make_variables())
 
 
@@ -546,7 +546,7 @@ def test_weights_are_taken_by_rules(tmp_path, below):
     assert report.not_taken == {
         'net/a/bias': 'its shape is [4], and [300] there', 'net/head/kernel': 'by a rule',
         'net/b/kernel': 'there is no model/b/kernel', 'step': 'no rule for it'}
-    assert report.text().splitlines()[0] == f'1 of 5 variables are taken from {report.source}.'
+    assert report.text().splitlines()[0] == f'1 of 5 variables is taken from {report.source}.'
     assert '  taken      net/a/kernel from model/block.1/kernel' in report.text().splitlines()
     assert values_of({'': ours['net/a/kernel']}) == {3.}
     assert values_of({'': ours['net/head/kernel']}) == {0.}
@@ -583,7 +583,7 @@ def test_a_damaged_newest_is_not_taken_from(tmp_path):
 
 @pytest.mark.parametrize(('rules', 'sentence'), [
     ([('net/.*', 'x')],
-     "the rule 'net/.*' matches none of the 3 variables; they look like model/block.1/kernel"),
+     "the rule 'net/.*' matches none of 3 variables; they look like model/block.1/kernel"),
     ([('model/.*', None)], 'nothing could be taken from '),
 ])
 def test_rules_without_effect_are_refused(tmp_path, rules, sentence):

@@ -121,7 +121,7 @@ def test_only_as_many_cpus_are_made_as_cells_need():
     ('b:2222,also-b:2222', 2, r'--devices names the worker b:2222 twice, by b:2222 and '
                               r'also-b:2222; name each once, as 2\*b:2222 if it is to have'),
     ('b:2222,/job:worker/task:0/device:CPU:3', 1,
-     r'--devices names /job:worker/replica:0/task:0/device:CPU:3, but the 1 workers have '
+     r'--devices names /job:worker/replica:0/task:0/device:CPU:3, but the devices of 1 worker are '
      r'.*CPU:2\.'),
     ('/device:GPU:0,/gpu:0', 2,
      r'--devices names /device:GPU:0 twice, by /device:GPU:0 and /gpu:0; write 2\*/gpu:0'),

@@ -65,7 +65,7 @@ def test_rate_factors_are_checked():
 
 
 def test_freezing_everything_is_refused():
-    with pytest.raises(ValueError, match="freezes all 2 weights; leave some to train"):
+    with pytest.raises(ValueError, match="freezes 2 weights, which is all; leave some to train"):
         learner(frozen='.').check_paths(make_weights())
 
 
@@ -101,7 +101,7 @@ def test_slot_bytes_are_those_of_the_variables_of_any_dtype(fields, dtype):
     ({'learning_rate': learning_rates.Constant.Params()},
      'learning_rate.rate: REQUIRED and not set'),
     ({'learning_rate': learning_rates.Piecewise.Params(boundaries=(5,), rates=(1.,))},
-     '1 boundaries and 1 rates'),
+     '1 boundary and 1 rate: '),
     ({'learning_rate': learning_rates.Piecewise.Params(boundaries=(5, 4), rates=(1., 1., 1.))},
      'boundaries=[5, 4] must grow'),
 ])

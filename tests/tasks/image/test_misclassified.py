@@ -55,7 +55,7 @@ def test_padding_is_never_shown_nor_counted():
     made = make()
     made.see(batch_of([1, 1, 1], weight=[1, 0, 0]), logits_of([.6, .4], [.9, .1], [.9, .1]))
     assert made.rows() == [('1', '0', pytest.approx(.6))]
-    assert made.text() == '1 of 1 images are misclassified'
+    assert made.text() == '1 of 1 image is misclassified'
 
 
 def test_logits_that_are_not_finite_predict_nothing():

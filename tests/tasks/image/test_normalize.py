@@ -41,7 +41,7 @@ def test_the_cost_is_that_of_the_graph(dtype):
 
 def test_channels_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=re.escape(
-            'mean has 3 numbers, and x is (2, 6, 6, 1); give one for each of its 1 channels')):
+            'mean has 3 numbers, and x is (2, 6, 6, 1); give one for each of its channels')):
         Normalize.Params().instantiate('model/normalize').cost(
             tf.TensorSpec([2, 6, 6, 1], tf.uint8))
     with pytest.raises(ValueError, match=re.escape('std[0]=0.0 is not above 0; use more than 0')):

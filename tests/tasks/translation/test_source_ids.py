@@ -79,11 +79,11 @@ def test_tags_after_the_beginning_are_named(vocabulary, caplog):
     sources = source_ids(vocabulary, lines, '', 256)
     warn_of_tags(sources, vocabulary, None)
     assert caplog.messages == [
-        '3 of 6 lines have the tag of a language after their beginning, where it is read as that '
+        'in 3 of 6 lines, a tag of a language stands after the beginning, where it is read as that '
         'tag and not as text: lines 2, 4, 5; begin the line with it, or leave it out']
 
 
 def test_lines_that_are_cut_are_named(vocabulary, caplog):
     source_ids(vocabulary, ['nepo', *['nepo eht elif dna eht txen'] * 7, ''], '', 6)
-    assert caplog.messages == ['7 sources are longer than task.decode.max_source_length=6 ids and '
-                               'were cut: lines 2, 3, 4, 5, 6, ...']
+    assert caplog.messages == ['task.decode.max_source_length=6 ids has cut 7 sources that are '
+                               'longer: lines 2, 3, 4, 5, 6, ...']

@@ -203,13 +203,13 @@ def test_lines_with_other_tags_than_the_training_are_named(corpus, caplog):
     assert not caplog.messages
     task.decode(program, ['nepo', '<de> nepo', '', 'etirw'], known)
     assert caplog.messages == [
-        '2 of 4 lines lack the tag of their language, which all sources of the training had: '
-        'lines 1, 4; begin them with it, as <de>, or set task.decode.language']
+        'in 2 of 4 lines, the tag of the language is missing, which all sources of the training '
+        'had: lines 1, 4; begin with it, as <de>, or set task.decode.language']
 
     caplog.clear()
     task.decode(program, ['nepo', '<de> nepo'], facts(task, corpus))
-    assert caplog.messages == ['1 of 2 lines have the tag of a language, but no source of the '
-                               'training had one: line 2; leave it out']
+    assert caplog.messages == ['in 1 of 2 lines there is the tag of a language, but no source of '
+                               'the training had one: line 2; leave it out']
     caplog.clear()
     of_earlier_versions = {name: known[name] for name in ('vocabulary', 'sha256')}
     task.decode(program, ['nepo', '<de> nepo'], of_earlier_versions)
@@ -225,5 +225,5 @@ def test_translations_without_an_end_are_named(corpus, caplog, num_cells):
     assert not caplog.messages
     bias.assign(np.where(is_end, -40., 0.))
     assert task.decode(program, ['', 'nepo'], facts(task, corpus))[0] == ''
-    assert caplog.messages == ['1 translations reached their limit, task.decode.max_length=4 ids '
+    assert caplog.messages == ['1 translation reached the limit, task.decode.max_length=4 ids '
                                'or extra_length=3 more than the source, without an end: line 2']

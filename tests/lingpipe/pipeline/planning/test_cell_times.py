@@ -38,7 +38,7 @@ def test_recomputation_and_the_cost_of_splitting_may_differ_between_cells():
 
 @pytest.mark.parametrize('arguments, sentence', [
     (([1.0], [2.0], [3.0]), 'weight_s[0]=3.0 is more than backward_s[0]=2.0, of which'),
-    (([1.0], [2.0, 2.0]), 'backward_s has 2 entries for 1 cells; give one a cell'),
+    (([1.0], [2.0, 2.0]), 'backward_s has 2 entries for 1 cell; give one a cell'),
     (([-1.0], [2.0]), 'forward_s[0]=-1.0 is not a finite number of 0 or more'),
 ])
 def test_times_that_cannot_be_are_refused(arguments, sentence):

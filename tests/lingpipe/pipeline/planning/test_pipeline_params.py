@@ -36,7 +36,7 @@ def test_every_cell_of_every_replica_has_a_device():
      'layer_backward_seconds[1]=8.0 is more than layer_seconds[1]=7.0, of which it is a part; '
      'measure again.'),
     ({'num_cells': 2, 'devices': ('CPU:0',)},
-     'devices names 1 devices, but num_cells=2; name one for each cell.'),
+     'devices names 1 device, but num_cells=2; name one for each cell.'),
     ({'num_cells': 2, 'num_replicas': 2, 'devices': ('CPU:0', 'CPU:1', 'CPU:2')},
      'devices names 3 devices, but num_cells=2 and num_replicas=2; name one for each cell of each '
      'replica.'),

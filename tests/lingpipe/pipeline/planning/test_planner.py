@@ -47,7 +47,7 @@ def test_a_plan_for_other_mini_batches_is_refused_if_they_do_not_fit(pipeline, n
 
 @pytest.mark.parametrize(('pipeline', 'sentence'), [
     ({'num_micro_batches': 3}, 'num_micro_batches=3 does not divide the batch of 16 examples'),
-    ({'layers_per_cell': (4,)}, 'layers_per_cell=[4] names 1 cells, but num_cells=2'),
+    ({'layers_per_cell': (4,)}, 'layers_per_cell=[4] names 1 cell, but num_cells=2'),
     ({'layers_per_cell': (1, 1)}, 'layers_per_cell=[1, 1] adds up to 2, but the network has 4'),
     ({'device_bytes': 5_000.},
      'layers_per_cell=[3, 1] needs 8,960 bytes on CPU:0, which is more than device_bytes=5,000'),

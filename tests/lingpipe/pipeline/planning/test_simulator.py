@@ -198,7 +198,7 @@ def test_the_trace_is_the_timelines():
 
 @pytest.mark.parametrize(
     'options, sentence',
-    [(dict(forward_s=[1]), 'forward_s has 1 entries for 2 cells; give one a cell'),
+    [(dict(forward_s=[1]), 'forward_s has 1 entry for 2 cells; give one a cell'),
      (dict(backward_s=[1, float('nan')]),
       'backward_s[1]=nan is not a finite number of 0 or more; correct the cost of cell 1'),
      (dict(held_bytes=[1, -1]), 'held_bytes[1]=-1 is not a finite number'),
