@@ -29,7 +29,7 @@ _CHANGES_PLAN = re.compile(r'pipeline\.(?!(read_on_workers|cells_per_gpu|devices
 
 # Paths for which no error suggests --allow_change: a change of one of them alone changes the
 # variables, or how many examples a step takes, so that no checkpoint fits.
-_NOT_OFFERED = ('task.learner.optimizer', 'task.learner.bfloat16_slots',
+_NOT_OFFERED = ('task.learner.optimizer', 'task.learner.bfloat16_slots', 'task.learner.frozen',
                 'task.learner.accumulate', 'train_input.batch_size')
 
 NUM_DIFFERENCES_SHOWN = 5
