@@ -23,7 +23,7 @@ Delay = Callable[[int, int], float]
 # How many of the first and of the last micro-batches may suffice, those with fewest W first.
 ENDS_TRIED = ((0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
 MOST_SLOTS_TRIED = 400
-_REMEMBERED = 64   # schedules of each kind
+_REMEMBERED = 128   # schedules of each kind: 'auto' asks for up to 70 for every partition
 
 
 def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
@@ -47,13 +47,13 @@ def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
         return schedule
 
     is_alone = len(schedule.devices) == 1   # Nobody waits for a device that is.
-    for k in sorted(schedule.backward_cells):
-        if is_alone or not times.weight[k]:
-            schedule = _whole_at_b(schedule, k)
+    unsplit = frozenset(k for k in schedule.backward_cells if is_alone or not times.weight[k])
+    if unsplit:
+        schedule = _whole_at_b(schedule, unsplit)
     awaited = {reader for maker, reader in edges if maker in schedule.backward_cells}
     split_cells = {slot.cell for slots in schedule.devices for slot in slots if slot.kind == 'W'}
     for k in sorted(split_cells - awaited):
-        candidates = [_whole_at_b(schedule, k), _whole_at_w(schedule, k), schedule]
+        candidates = [_whole_at_b(schedule, frozenset({k})), _whole_at_w(schedule, k), schedule]
         schedule = min(candidates, key=lambda one: _step_s(one, times, edges, delay))
     schedule = _whole_in_the_middle(schedule, times, edges, delay)
     return _whole_where_w_follows(schedule, times, edges, delay)
@@ -67,10 +67,10 @@ def whole_everywhere(schedule: Schedule) -> Schedule:
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
-def _whole_at_b(schedule: Schedule, cell: int) -> Schedule:
-    """The schedule with all backwards of a cell whole, each where its B is."""
+def _whole_at_b(schedule: Schedule, cells: frozenset[int]) -> Schedule:
+    """The schedule with all backwards of some cells whole, each where its B is."""
     return replace(schedule, devices=tuple(
-        tuple(slot for slot in slots if (slot.kind, slot.cell) != ('W', cell))
+        tuple(slot for slot in slots if slot.kind != 'W' or slot.cell not in cells)
         for slots in schedule.devices))
 
 
