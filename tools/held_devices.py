@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import multiprocessing
 import os
 import pathlib
 import re
@@ -31,7 +30,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from lingpipe.cluster import server
-from lingpipe.process import error_text
+from lingpipe.process import error_text, fork_server
 from lingpipe.tools.launch_local import free_addresses
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ PROCESS_ENDS_S = 5.      # The error of the others comes before the end of a pro
 # The second is how TensorFlow tells dnnl_out_of_memory, an error of oneDNN.
 _OUT_OF_MEMORY = re.compile('ResourceExhausted|exception: ?Status: 1,')
 
-_processes = multiprocessing.get_context('forkserver')
+_processes = fork_server.context('lingpipe.tools', 'lingpipe.training.experiment')
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ def held_devices(number: int) -> Iterator[list[Device]]:
     if sys.platform != 'linux':
         raise OSError(f'{sys.platform} cannot hold a process to a limit of memory; do this on '
                       'Linux.')
-    _processes.set_forkserver_preload(['lingpipe.tools', 'lingpipe.training.experiment'])
     environment = {**os.environ, **TIDY_MALLOC}
     parent = os.getpid()
     workers = []

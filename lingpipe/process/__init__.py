@@ -6,6 +6,7 @@
     closed_pipe.py          a command whose reader has gone
     error_text.py           an exception, in words
     exit_code.py            what ended a child process, in words
+    fork_server.py          processes that begin with modules imported
     fresh_tensor.py         a number as a tensor that TensorFlow does not keep
     process_name.py         what others are told about who holds a logdir or a worker
 """

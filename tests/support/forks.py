@@ -5,7 +5,6 @@ That import takes five seconds in each process.
 from __future__ import annotations
 
 import faulthandler
-import multiprocessing
 import os
 import pathlib
 import runpy
@@ -16,13 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
+from lingpipe.process import fork_server
+
 ROOT = str(pathlib.Path(__file__).parents[2])
 
-_context = multiprocessing.get_context('forkserver')
-_context.set_forkserver_preload([
+_context = fork_server.context(
     'lingpipe.tools',   # It makes TensorFlow's import quiet and quick.
     'lingpipe.training.registry', 'lingpipe.commands.train',
-    'lingpipe.commands.decode', 'lingpipe.cluster.server', 'numpy.random', 'tensorboard.summary'])
+    'lingpipe.commands.decode', 'lingpipe.cluster.server', 'numpy.random', 'tensorboard.summary')
 
 
 def run_module(name: str, *flags: str) -> None:
