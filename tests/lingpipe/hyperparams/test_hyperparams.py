@@ -296,6 +296,24 @@ def test_a_field_that_could_not_work_is_refused_when_its_class_is_defined(body, 
         type('Made', (Dense.Params,), body)
 
 
+@pytest.mark.parametrize('bases', ['Plain Wide', 'Wide Plain'])
+def test_of_two_bases_the_wider_params_are_extended_in_either_order(bases):
+    """Python cannot order bases of which an earlier one is a base of a later one."""
+    class Plain(Configurable):
+        class Params(Configurable.Params):
+            size: int = field(1, 'Of both.')
+
+    class Wide(Configurable):
+        class Params(Plain.Params):
+            rate: float = field(0.5, 'Of one.')
+
+    named = {'Plain': Plain, 'Wide': Wide}
+    both = type('Both', tuple(named[name] for name in bases.split()), {})
+    params = both.Params(size=2, rate=0.1)
+    assert isinstance(params, Wide.Params)
+    assert type(params.instantiate()) is both
+
+
 def test_params_that_do_not_extend_the_base_s_are_refused():
     with refuses('Task.Params does not extend Dense.Params; write class Params(Dense.Params)'):
         type('Bad', (Dense,),
