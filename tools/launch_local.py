@@ -198,6 +198,11 @@ def main(argv: list[str] | None = None) -> None:
     args = p.parse_args(argv)
     trainer_flags.check(args.flags, may_name_devices=True)
     trainer_flags.check_worker_devices(args.worker_devices)
+    devices = trainer_flags.parsed(args.flags).devices
+    if devices and 'WORKERS' not in devices:
+        raise ValueError(f'--devices={devices} after -- names no worker of --workers={args.workers}'
+                         '; write WORKERS for their addresses, as 2*WORKERS, leave --devices out, '
+                         'or start the trainer alone.')
     sys.exit(run(args.workers, args.worker_devices, args.flags, args.max_restarts,
                  args.hangs_after_s))
 

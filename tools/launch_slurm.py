@@ -22,6 +22,7 @@ import shlex
 import sys
 import tempfile
 
+from lingpipe import cluster
 from lingpipe.tools import dry_run, parser, trainer_flags
 from lingpipe.tools.command_line import command, write
 
@@ -210,7 +211,8 @@ def _check(name: str, time: str, gpu_type: str, extra: tuple[str, ...]) -> None:
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, and writes or prints the script."""
     p = parser('launch_slurm', __doc__)
-    p.add_number('--nodes', 2, 'how many', least=1, most=100_000)
+    p.add_number('--nodes', 2, 'how many, each with a worker', least=1,
+                 most=cluster.MAX_DEVICES)
     p.add_argument('--name', default='lingpipe', help='of the job')
     p.add_argument('--time', default='24:00:00', help='limit of the job')
     p.add_number('--port', 2222, 'of the workers; the trainer takes the next', least=1, most=65534)

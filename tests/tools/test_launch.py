@@ -401,6 +401,20 @@ def test_local_launch_gives_the_addresses_however_devices_are_written(monkeypatc
         'A', addresses[0]).replace('B', addresses[1])
 
 
+def test_local_launch_refuses_devices_without_a_worker():
+    """The workers were started, and nobody used them."""
+    with pytest.raises(SystemExit, match=r'^launch_local: --devices=cpu:4 after -- names no worker '
+                                         r'of --workers=2; write WORKERS for their addresses'):
+        launch_local.main(['--workers=2', *TRAINER, '--devices=cpu:4'])
+
+
+def test_slurm_refuses_more_nodes_than_a_run_has_cells(capsys):
+    """The job waited in the queue, and bash then refused so many addresses in a command."""
+    with pytest.raises(SystemExit):
+        launch_slurm.main(['--nodes=5000', *TRAINER])
+    assert 'launch_slurm: --nodes=5000 is above 4096; use 1 to 4096' in capsys.readouterr().err
+
+
 def test_local_launch_ends_if_a_worker_cannot_start(monkeypatch):
     monkeypatch.setattr(
         launch_local, 'start',
