@@ -86,8 +86,8 @@ class LearnedPositions(Layer):
         check_last_dim(x, p.dim, self.path)
         if ctx.max_length > p.num_positions:
             raise ValueError(f'{self.path}: up to {ctx.max_length:,} positions are decoded, but '
-                             f'num_positions={p.num_positions:,} were learned; lower max_length of '
-                             'what is decoded.')
+                             f'num_positions={p.num_positions:,} were learned; lower '
+                             'max_length, as task.decode.max_length of a language model.')
         if ctx.starts is not None:
             # Nothing sees the padding before a sentence, nor what is behind one that has ended
             # while sentences that began later go on.

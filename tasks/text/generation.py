@@ -84,9 +84,10 @@ class Generator:
         self._num_groups = 1 if num_cells == 1 else 2 * num_cells
 
     def with_params(self, params: GenerationParams) -> Generator:
-        """A generator with other params, and with the graphs of this one if they do not differ."""
-        decoder = self._decoder if _of_graphs(params) == _of_graphs(self.params) else None
-        return Generator(self.program, self._vocabulary, params, decoder)
+        """A generator with other params, and with the graphs of this one if they fit."""
+        fits = (_of_graphs(params) == _of_graphs(self.params)
+                and self._decoder.serves(params.max_length))
+        return Generator(self.program, self._vocabulary, params, self._decoder if fits else None)
 
     def pieces(self, prompts: Sequence[str | Conversation], step: int) -> Iterator[Piece]:
         """Yields the texts that follow the prompts, as they are written.
@@ -193,8 +194,12 @@ def from_line(line: str) -> str:
 
 
 def _of_graphs(params: GenerationParams) -> GenerationParams:
-    """The params without those that the graphs of a generator do not depend on."""
-    return params.copy().set(max_new=1, stop=(), lines='text', group_size=1, seed=0)
+    """The params without those that the graphs of a generator do not depend on.
+
+    Of max_length the decoder knows whether it serves.
+    """
+    return params.copy().set(
+        max_new=1, stop=(), lines='text', group_size=1, seed=0, max_length=1)
 
 
 def _prompts(vocabulary: Vocabulary, prompts: Sequence[str | Conversation],

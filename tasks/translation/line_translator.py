@@ -39,9 +39,11 @@ class LineTranslator:
         self._num_groups = 1 if num_cells == 1 else 2 * num_cells
 
     def with_params(self, params: DecodeParams) -> LineTranslator:
-        """A translator with other params, and with the graphs of this one if they do not differ."""
-        decoder = self._decoder if _of_graphs(params) == _of_graphs(self.params) else None
-        return LineTranslator(self.program, self._vocabulary, params, decoder)
+        """A translator with other params, and with the graphs of this one if they fit."""
+        fits = (_of_graphs(params) == _of_graphs(self.params)
+                and self._decoder.serves(params.max_length))
+        return LineTranslator(self.program, self._vocabulary, params,
+                              self._decoder if fits else None)
 
     def translate(self, lines: Sequence[str], has_tags: bool | None) -> list[str]:
         """Returns the translations of lines, in their order; an empty line stays empty.
@@ -90,8 +92,12 @@ class LineTranslator:
 
 
 def _of_graphs(params: DecodeParams) -> DecodeParams:
-    """The params without those that the graphs of a translator do not depend on."""
-    return params.copy().set(extra_length=0, max_source_length=2, group_size=1, language='')
+    """The params without those that the graphs of a translator do not depend on.
+
+    Of max_length the decoder knows whether it serves.
+    """
+    return params.copy().set(extra_length=0, max_source_length=2, group_size=1, language='',
+                             max_length=1)
 
 
 def _group(sources: list[list[int]], params: DecodeParams) -> SentenceGroup:

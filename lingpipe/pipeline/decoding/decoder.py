@@ -81,6 +81,15 @@ class Decoder:
         self._graphs = DecodingGraphs(loop, [value for value in fixed if value.maker == BATCH])
         self.inputs = [value.name for value in self._graphs.values]
 
+    def serves(self, max_length: int) -> bool:
+        """Whether sentences may be decoded that are at most so long, without other graphs.
+
+        The limits of sentences end the loop, so graphs of a larger max_length serve a smaller one.
+        If they were never built, a layer may have refused the larger one.
+        """
+        own = self._params.max_length
+        return max_length == own or max_length < own and self._graphs.are_built()
+
     def decode(self, groups: Sequence[SentenceGroup]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Finds the best sequence of every sentence.
 

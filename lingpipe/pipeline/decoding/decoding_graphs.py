@@ -31,6 +31,10 @@ class DecodingGraphs:
             self._start, specs_of(values) * num_groups))
         self.go_on = functools.cache(self._go_on)
 
+    def are_built(self) -> bool:
+        """Whether there are any, so that no layer has refused the params."""
+        return any(graphs.cache_info().currsize for graphs in (self.whole, self.start))
+
     def decode(self, *args: tf.Tensor) -> dict[str, tf.Tensor]:
         """Decodes all groups, in a graph or eagerly; the arguments come group after group."""
         results = {}

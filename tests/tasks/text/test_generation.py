@@ -46,10 +46,10 @@ class Letters:
 
 
 @functools.cache
-def program(num_cells: int) -> Program:
+def program(num_cells: int, **fields: Any) -> Program:
+    experts = fields or {'num_experts': 2, 'num_chosen': 1, 'capacity_factor': 2.}
     model = LanguageModel.Params(vocab_size=V, num_layers=1, model_dim=8, hidden_dim=12,
-                                 num_heads=4, num_groups=2, num_experts=2, num_chosen=1,
-                                 capacity_factor=2., has_bytes=False)
+                                 num_heads=4, num_groups=2, has_bytes=False, **experts)
     problem = language_problem(model, language_learner(0.01, 10, 1)).instantiate()
     spec = {'target': tf.TensorSpec([2, 4], tf.int32), 'label': tf.TensorSpec([2, 4], tf.int32),
             'weight': tf.TensorSpec([2, 4])}
@@ -152,13 +152,30 @@ def test_graphs_are_built_anew_only_for_params_that_they_depend_on(
     others = params.copy().set(max_new=4, seed=1, group_size=1)
     other = written(first.with_params(others))
     stopped = written(first.with_params(params.copy().set(stop=(whole[0][2:4],))))
+    short = written(first.with_params(params.copy().set(max_length=5)))
     assert len(made) == 1
+    assert short == written(Generator(program(1), Letters(),   # type: ignore[arg-type]
+                                      params.copy().set(max_length=5))) != whole
+    made.pop()
     assert other != [text[:4] for text in whole] and max(map(len, other)) <= 4
     assert stopped[0] == whole[0][:2]
     assert written(first.with_params(params.copy().set(temperature=0.))) != whole
     assert len(made) == 2
+    first.with_params(params.copy().set(max_length=21))
+    assert len(made) == 3
     with pytest.raises(ParamsError, match='stop has an empty text'):
         first.with_params(params.copy().set(stop=('',)))
+
+
+def test_a_shorter_length_is_tried_anew_where_a_longer_one_was_refused() -> None:
+    params = GenerationParams(max_length=20, max_new=6)
+    generator = Generator(program(1, family='gpt2', num_positions=8), Letters(),   # type: ignore[arg-type]
+                          params)
+    with pytest.raises(ValueError, match='up to 20 positions are decoded, but num_positions=8 were '
+                                         'learned; lower max_length, as task.decode.max_length'):
+        list(generator.pieces(['abc'], 9))
+    shorter = generator.with_params(params.copy().set(max_length=8))
+    assert ''.join(piece.text for piece in shorter.pieces(['abc'], 9))
 
 
 @pytest.mark.parametrize('step', [1, 3, 9])

@@ -92,8 +92,15 @@ def test_graphs_are_built_anew_only_for_params_that_they_depend_on(corpus, monke
         task.translate(program, LINES, known, **{name: value})
     assert task.translate(program, LINES, known, **other) == expected != whole
     assert task.translate(program, LINES, known) == whole
+    short = task.translate(program, LINES, known, max_length=2)
+    assert task.translate(program, LINES, known) == whole
     assert len(decoders) == 1
-    assert task.translate(program, LINES, known, max_length=2) != whole
+    assert task.params.copy().instantiate().translate(
+        program, LINES, known, max_length=2) == short != whole
+    decoders.clear()
+    task.translate(program, LINES, known, max_length=300)
+    assert len(decoders) == 1
+    task.translate(program, LINES, known, beam_size=2)
     assert len(decoders) == 2
 
 
