@@ -16,6 +16,9 @@ _RESOURCE = rf'[a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/{_WORD}'
 _QUANTITY = r'(?=.*[1-9])[0-9]{1,12}(\.[0-9]{1,9})?(m|k|Ki|[MGTPE]i?)?'   # more than 0
 _TOPOLOGY = r'[1-9][0-9]{0,2}(x[1-9][0-9]{0,2}){1,2}'
 
+# Without these folders of an image no program runs, or every container has its own.
+SYSTEM_FOLDERS = ('bin', 'dev', 'etc', 'lib', 'lib64', 'proc', 'sbin', 'sys', 'tmp', 'usr')
+
 _TPU = 'google.com/tpu'
 _GKE = 'cloud.google.com/gke-tpu'
 

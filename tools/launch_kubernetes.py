@@ -45,7 +45,7 @@ from lingpipe.tools.kubernetes_network import (
     new_secrets,
     write_secrets,
 )
-from lingpipe.tools.kubernetes_pod import SUBDOMAIN, WorkerPod
+from lingpipe.tools.kubernetes_pod import SUBDOMAIN, SYSTEM_FOLDERS, WorkerPod
 
 # The name of a Service is a label of RFC 1035, and that of a claim a subdomain of RFC 1123. For a
 # label of its pods, which has 63 characters at most, a StatefulSet adds a hyphen and ten characters
@@ -223,6 +223,9 @@ def _check(name: str, image: str, claim: str) -> None:
     if not re.fullmatch(SUBDOMAIN, claim):
         raise ValueError(f'--claim={claim!r} is no name of a PersistentVolumeClaim; use small '
                          'letters, digits, - and ., a letter or digit first and last.')
+    if claim in SYSTEM_FOLDERS:
+        raise ValueError(f'--claim={claim} would be mounted at /{claim}, in place of what the '
+                         'image has there; put the logdir on a claim of another name.')
     _check_image('--image', image)
 
 

@@ -300,6 +300,7 @@ def test_kubernetes_names_that_are_words_of_yaml_stay_names(name):
     ({'image': ''}, "--image='' is no container image; write registry/name:tag"),
     ({'image': 'Registry/Name'}, "--image='Registry/Name' is no container image"),
     ({'image': 'name:tag:tag'}, "--image='name:tag:tag' is no container image"),
+    ({'claim': 'usr'}, '--claim=usr would be mounted at /usr, in place of what the image has'),
     ({'claim': 'a/b'}, "--claim='a/b' is no name of a PersistentVolumeClaim"),
 ])
 def test_kubernetes_names_are_those_that_it_takes(values, error):
