@@ -148,7 +148,8 @@ class Learner(Configurable):
         """Refuses a regular expression that no weight of the network matches: it is misspelt.
 
         Raises:
-          ValueError: one of them finds nothing, or `frozen` leaves nothing to train.
+          ValueError: one of them finds nothing, `frozen` leaves nothing to train, or a factor
+            counts nowhere.
         """
         paths = list(paths)
         for name, pattern in self.params.patterns():
@@ -160,6 +161,12 @@ class Learner(Configurable):
         if paths and all(map(self.is_frozen, paths)):
             raise ValueError(f'learner.frozen={self.params.frozen!r} freezes '
                              f'{counted(len(paths), "weight")}, which is all; leave some to train.')
+        counting = {self._pair_of(path) for path in paths}
+        for pair in self.params.rate_factors:
+            if paths and pair not in counting:
+                raise ValueError(f'learner.rate_factors has {pair[0]!r} behind pairs that are '
+                                 'found in all of its paths, and the first that is found counts; '
+                                 'put it before them, or leave the pair out.')
 
     def regularized(self, path: str, gradient: Gradient | None,
                     weight: tf.Tensor) -> Gradient | None:
@@ -180,8 +187,12 @@ class Learner(Configurable):
 
     def _rate_factor(self, path: str) -> float:
         """The factor on the rate of a weight."""
-        return next((factor for pattern, factor in self.params.rate_factors
-                     if re.search(pattern, path)), 1.)
+        pair = self._pair_of(path)
+        return pair[1] if pair else 1.
+
+    def _pair_of(self, path: str) -> tuple[str, float] | None:
+        """The pair of rate_factors that counts for a weight."""
+        return next((pair for pair in self.params.rate_factors if re.search(pair[0], path)), None)
 
     def trained(self, weights: Mapping[str, tf.Variable]) -> TrainedLayer:
         """Returns what trains of one layer, given its weights by path."""

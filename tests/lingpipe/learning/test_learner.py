@@ -58,6 +58,10 @@ def test_rate_factors_are_checked():
     with pytest.raises(ValueError, match="rate_factors='head' is found in no path of .*: correct "
                                          r'it, or leave the pair out\.$'):
         learner(rate_factors=(('/kernel$', 0.1), ('head', 2.))).check_paths(make_weights())
+    with pytest.raises(ValueError, match="rate_factors has '/kernel' behind pairs that are found "
+                                         'in all of its paths, .*; put it before them, or leave'):
+        learner(rate_factors=(('', 0.1), ('/kernel', 2.))).check_paths(make_weights())
+    learner(rate_factors=(('/kernel', 2.), ('', 0.1))).check_paths(make_weights())
     with pytest.raises(ValueError, match=r"rate_factors='\(' is not a regular expression: missing"):
         learner(rate_factors=(('(', 2.),))
     with pytest.raises(ValueError, match=r'rate_factors\[0\]\[1\]=0\.0 is not above 0; use more'):
