@@ -61,6 +61,10 @@ def fields_of(config: Config) -> dict[str, Any]:
         if name in config and config[name] not in values:
             refuse(name, config[name], f'{values[0]!r} is')
     if kind == 'gpt2':
+        if number(config, 'n_embd') % number(config, 'n_head'):
+            raise ValueError(f'config.json has n_embd={config["n_embd"]} and n_head='
+                             f'{config["n_head"]}, which does not divide it, but all heads have as '
+                             'many channels; write what the model has.')
         return _fields_of_gpt2(config)
 
     num_heads, dim = number(config, 'num_attention_heads'), number(config, 'hidden_size')

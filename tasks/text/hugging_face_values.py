@@ -18,7 +18,7 @@ def refuse(name: str, value: object, supported: str) -> NoReturn:
 def number(config: Config, name: str) -> int:
     """The whole number, above 0, of a field. Raises ValueError for anything else."""
     value = config.get(name)
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f'config.json has {name}={show(value)}, but it must be a whole number '
                          'above 0; write what the model has.')
     return value

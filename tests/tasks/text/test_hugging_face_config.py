@@ -66,6 +66,8 @@ def test_the_fields_of_gpt2_are_those_of_its_config() -> None:
     ({'add_cross_attention': True}, 'add_cross_attention=True, which is not supported'),
     ({'quantization_config': {'bits': 4}}, "quantization_config={'bits': 4}, which is not"),
     ({'n_inner': 0}, 'n_inner=0, but it must be a whole number above 0'),
+    ({'n_positions': True}, 'n_positions=True, but it must be a whole number above 0'),
+    ({'n_head': 3}, 'n_embd=8 and n_head=3, which does not divide it, but all heads have as many'),
     ({'n_embd': None}, 'n_embd=None, but it must be a whole number above 0'),
 ])
 def test_what_is_not_supported_of_gpt2_is_refused(fields: dict[str, Any], words: str) -> None:
