@@ -13,6 +13,7 @@ from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.dataflow import Element, num_examples
 from lingpipe.pipeline.planning.hardware import Hardware, device_type
+from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan_search import best
 from lingpipe.pipeline.planning.search_space import Choice, SearchSpace, keeps_statistics
@@ -112,16 +113,12 @@ def _seconds_of(pipeline: PipelineParams, hardware: Hardware, options: RunOption
         return hardware.layer_seconds
     if not pipeline.layer_seconds:
         return None
-    both, backward = pipeline.layer_seconds, pipeline.layer_backward_seconds
-    if not backward:
-        backward = tuple(2 / 3 * seconds for seconds in both)
-    passes = [(all_s - backward_s, backward_s)
-              for all_s, backward_s in zip(both, backward, strict=True)]
     measured_size = batch_size / (pipeline.num_replicas * pipeline.num_micro_batches)
 
     def scaled(elements: Sequence[Element]) -> list[tuple[float, float]]:
         """In proportion to the size of a micro-batch."""
-        share = num_examples(elements) / measured_size
-        return [(share * forward_s, share * backward_s) for forward_s, backward_s in passes]
+        share, times = num_examples(elements) / measured_size, layer_times(elements, pipeline)
+        return [(share * forward_s, share * backward_s) for forward_s, backward_s in
+                zip(times.forward, times.backward, strict=True)]
 
     return scaled

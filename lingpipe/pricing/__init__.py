@@ -9,12 +9,14 @@ There is no variable and no data in such a graph. The files:
     flops.py          the FLOPs of a graph
     graph.py          the graph of one fprop
     layer_cost.py     the cost of a layer
+    backward_flops.py how much of the backward frozen weights leave
     gradient_rows.py  which gradients are rows of a weight
     handed_over.py    what the two parts of a split backward hand over
     recipe.py         how the forward pass makes what the backward pass reads
     temporaries.py    what a pass needs while it runs
     residuals.py      what is kept for the backward pass
 """
+from lingpipe.pricing.backward_flops import BackwardFlops, backward_flops
 from lingpipe.pricing.flops import count_flops
 from lingpipe.pricing.gradient_rows import gradient_rows
 from lingpipe.pricing.graph import Trace, trace
@@ -36,7 +38,8 @@ from lingpipe.pricing.residuals import (
 )
 
 __all__ = [
-    'REMARKS', 'Made', 'Recipe', 'RecipeOp', 'Residuals', 'Source', 'Trace', 'ancestors',
-    'bytes_of_roots', 'count_flops', 'gradient_rows', 'impure', 'impure_types', 'narrow_casts',
-    'price', 'residual_tensors', 'residuals_of_layer', 'stateful_types', 'trace', 'traced_cost',
+    'REMARKS', 'BackwardFlops', 'Made', 'Recipe', 'RecipeOp', 'Residuals', 'Source', 'Trace',
+    'ancestors', 'backward_flops', 'bytes_of_roots', 'count_flops', 'gradient_rows', 'impure',
+    'impure_types', 'narrow_casts', 'price', 'residual_tensors', 'residuals_of_layer',
+    'stateful_types', 'trace', 'traced_cost',
 ]

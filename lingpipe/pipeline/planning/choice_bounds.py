@@ -12,10 +12,11 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 
 from lingpipe import cluster
+from lingpipe.pipeline.planning.backward_share import weight_share
 from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
 from lingpipe.pipeline.planning.device_bytes import DeviceBytes
 from lingpipe.pipeline.planning.family_bound import FamilyBound
-from lingpipe.pipeline.planning.layer_times import layer_times, weight_share
+from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.layout import Layout, layout_of, num_devices_for
 from lingpipe.pipeline.planning.limited_bound import LimitedBound
 from lingpipe.pipeline.planning.links import sent_share

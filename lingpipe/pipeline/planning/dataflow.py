@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -262,8 +262,12 @@ _OF_WIRING = re.compile(r'(name|reads|writes|share)\b')
 
 
 @dataclasses.dataclass(frozen=True)
-class _Kind:
-    """What decides what a layer keeps for its backward."""
+class Kind:
+    """What decides what a layer keeps for its backward. It has nothing of the layer's place.
+
+    Attributes:
+      element: the first layer of the kind.
+    """
     layer_class: type[Layer]
     params: str
     writes: str | tuple[str, ...]
@@ -272,7 +276,7 @@ class _Kind:
     trained: tuple[str, ...]
     differentiated: tuple[tuple[bool, ...], ...]
     asked: tuple[tuple[bool, ...], ...]
-    element: Element = dataclasses.field(compare=False)   # the first one
+    element: Element = dataclasses.field(compare=False)
 
 
 def residuals_of(elements: Sequence[Element]) -> list[Residuals]:
@@ -290,17 +294,17 @@ def residuals_of(elements: Sequence[Element]) -> list[Residuals]:
     return residuals_of_elements[::-1]
 
 
-def signature(element: Element) -> Hashable:
+def signature(element: Element) -> Kind:
     """A key that is the same for layers that compute the same function with other weights."""
     return dataclasses.replace(_kind_of(element, set()), asked=())
 
 
-def _kind_of(element: Element, leaves_with_gradient: set[tuple[Value, int]]) -> _Kind:
+def _kind_of(element: Element, leaves_with_gradient: set[tuple[Value, int]]) -> Kind:
     """The kind of a layer, given the leaves for which a later layer has a gradient."""
     layer = element.layer
     lines = [line for line in layer.params.to_text().splitlines() if not _OF_WIRING.match(line)]
     writes = layer.params.writes
-    return _Kind(
+    return Kind(
         layer_class=type(layer),
         params='\n'.join(lines),
         writes='' if isinstance(writes, str) else tuple(writes),
@@ -316,7 +320,7 @@ def _kind_of(element: Element, leaves_with_gradient: set[tuple[Value, int]]) -> 
 
 
 @functools.lru_cache(maxsize=10_000)
-def _residuals_of_kind(kind: _Kind) -> Residuals:
+def _residuals_of_kind(kind: Kind) -> Residuals:
     element = kind.element
     with blaming(element.layer.path):
         return residuals_of_layer(

@@ -11,6 +11,7 @@ import difflib
 import math
 from collections.abc import Iterable, Sequence
 
+from lingpipe.pipeline.planning.backward_share import backward_share
 from lingpipe.pipeline.planning.dataflow import Element
 
 ATTAINED_SHARE = 0.5
@@ -69,8 +70,9 @@ class Hardware:
         moved_bytes = sum(value.num_bytes for value in values) + weight_bytes
 
         forward = max(element.cost.flops / rate, moved_bytes / self.memory_bytes_per_s)
-        # The gradients of the inputs, and those of the weights, take a forward each.
-        num_backwards = (1 + bool(element.trained)) * element.has_backward
+        # The gradients of the inputs, and those of all weights, take a forward each.
+        share = backward_share(element)
+        num_backwards = (1 + bool(element.trained or share < 1)) * share * element.has_backward
         return forward, num_backwards * forward
 
 

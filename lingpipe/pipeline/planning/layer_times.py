@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from lingpipe.pipeline.planning.backward_share import backward_share, weight_share
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.wording.counts import counted
@@ -17,7 +18,7 @@ class LayerTimes:
       forward: [L].
       backward: [L] 0 where no gradient is asked for. Nothing runs again.
       weight: [L] the part of `backward` that finds the gradients of the layer's weights: half of
-        it, or all if no gradient of its inputs is wanted, and nothing if they do not train.
+        it, or less if some are frozen, or all if no gradient of its inputs is wanted.
       repeated: [L] what it takes to run the layer once more for its backward: its forward, or 0
         where it has no backward.
     """
@@ -58,21 +59,14 @@ def layer_times(elements: Sequence[Element], params: PipelineParams) -> LayerTim
     return LayerTimes(tuple(forward), tuple(backward), tuple(weight), tuple(repeated))
 
 
-def weight_share(element: Element) -> float:
-    """How much of a layer's backward is that of its weights, 0 to 1."""
-    if not element.trained:
-        return 0.0
-    passes_gradient_on = any(value.needs_gradient for value in element.reads.values())
-    return 0.5 if passes_gradient_on else 1.0
-
-
 def _passes(element: Element, params: PipelineParams) -> tuple[float, float]:
     """Forward and backward of a layer that is asked for gradients; nothing runs again."""
+    num_forwards = 2 * backward_share(element)   # that take as long as the backward
     if not params.layer_seconds:
-        return element.cost.flops, 2 * element.cost.flops
+        return element.cost.flops, num_forwards * element.cost.flops
 
     both = params.layer_seconds[element.index]
-    backward = both * 2 / 3
+    backward = both * num_forwards / (1 + num_forwards)
     if params.layer_backward_seconds:
         backward = params.layer_backward_seconds[element.index]
     forward = both - backward if element.has_backward else both

@@ -84,7 +84,7 @@ class PipelineParams(Params):
         least=0)
     layer_backward_seconds: tuple[float, ...] = field(
         (), 'How many of layer_seconds are those of the backward (--measure prints them too). '
-            'Empty: two thirds.',
+            'Empty: two thirds, or less of a layer with frozen weights.',
         least=0)
     link_bytes_per_s: float | None = field(
         None, 'Bytes/s that a link between two devices carries. The forecast of a step counts '

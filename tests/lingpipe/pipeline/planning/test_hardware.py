@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import pytest
 
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.pipeline.planning.dataflow import wire
 from lingpipe.pipeline.planning.hardware import DEVICE_TYPES, Hardware, device_type
-from tests.support.planned_chains import CHAIN, IMAGE, MICRO_BATCH_SPEC, WIDE, made
+from tests.support.planned_chains import CHAIN, IMAGE, MICRO_BATCH_SPEC, WIDE, dense, made
 
 
 def seconds_of_chain(**hardware):
@@ -28,6 +29,16 @@ def test_a_layer_takes_as_long_as_the_bytes_that_it_moves():
 def test_a_layer_without_backward_takes_no_time_for_it():
     elements = wire(made(*CHAIN), MICRO_BATCH_SPEC, lambda path: path == 'model/a/w')
     assert Hardware('any', flops_per_s=1.0).layer_seconds(elements)[0][1] == 0.0
+
+
+def test_adapters_and_frozen_weights_save_the_products_that_are_not_computed():
+    adapted = dense('adapted', 16, 16, adapters=Adapters(rank=1))
+    network = made(CHAIN[0], dense('frozen', 16, 16), adapted, CHAIN[2])
+    elements = wire(network, MICRO_BATCH_SPEC, lambda path: path == 'model/frozen/w')
+    seconds = Hardware('any', flops_per_s=1.0).layer_seconds(elements)
+    ratios = [backward / forward for forward, backward in seconds]
+    assert (ratios[0], ratios[1], ratios[3]) == (2, 1, 2)
+    assert 1 < ratios[2] < 1.4
 
 
 def test_names_are_found_in_any_case_and_faster_ones_are_newer():

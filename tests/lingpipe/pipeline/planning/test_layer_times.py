@@ -48,6 +48,15 @@ def test_weights_take_half_of_a_backward_that_passes_a_gradient_on():
     assert times.weight == (2.0, 2.0, 0.0)
 
 
+def test_a_frozen_layer_behind_a_trained_one_has_half_a_backward():
+    times = times_of(frozen=('model/c/w',), recompute='none')
+    assert times.backward == (2 * A, C, 2 * LOSS)
+    assert times.weight == (2 * A, 0, 0)
+    measured = times_of(frozen=('model/c/w',), recompute='none', layer_seconds=(3.0, 6.0, 9.0))
+    assert measured.forward == (1.0, 3.0, 3.0)
+    assert measured.backward == (2.0, 3.0, 6.0)
+
+
 def test_measured_seconds_of_the_backward_are_taken_off_those_of_both():
     times = times_of(frozen=(), recompute='none', layer_seconds=(3.0, 6.0, 9.0),
                      layer_backward_seconds=(1.0, 5.0, 6.0))
