@@ -21,10 +21,12 @@ class BackwardFlops:
       whole: of all weights and inputs.
       trained: of the weights that train, and of all inputs.
       inputs: of all inputs alone.
+      weights: of the weights that train alone.
     """
     whole: float
     trained: float
     inputs: float
+    weights: float
 
 
 def backward_flops(layer: Layer, inputs: Mapping[str, Nested],
@@ -61,7 +63,8 @@ def backward_flops(layer: Layer, inputs: Mapping[str, Nested],
         ops = ancestors(tensors, ())
         return sum(flops_of(op) for name, op in ops.items() if name not in forward_ops)
 
-    return BackwardFlops(flops(gradients), flops([*of_trained, *of_inputs]), flops(of_inputs))
+    return BackwardFlops(flops(gradients), flops([*of_trained, *of_inputs]), flops(of_inputs),
+                         flops(of_trained))
 
 
 def _has_gradient(tensor: tf.Tensor) -> bool:

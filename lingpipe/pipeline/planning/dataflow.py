@@ -37,12 +37,14 @@ class Value:
       spec: nested tf.TensorSpec for one micro-batch.
       needs_gradient: whether a trainable weight lies before it.
       readers: indices of the elements that read it, ascending.
+      follows_frozen: whether a frozen matrix lies before it.
     """
     name: str
     maker: int
     spec: Nested
     needs_gradient: bool
     readers: tuple[int, ...] = ()
+    follows_frozen: bool = False
 
     def __repr__(self) -> str:
         return f'{self.name}@{self.maker}'
@@ -148,13 +150,21 @@ def wire(network: Sequential, batch_spec: Mapping[str, Nested],
         cost = _price(layer, reads)
 
         needs_gradient = bool(trained) or any(value.needs_gradient for value in reads.values())
-        writes = {name: Value(name, index, spec, needs_gradient)
+        follows_frozen = has_frozen(layer, trained) or any(
+            value.follows_frozen for value in reads.values())
+        writes = {name: Value(name, index, spec, needs_gradient, follows_frozen=follows_frozen)
                   for name, spec in layer.written(cost.outputs).items()}
         elements.append(Element(index, layer, reads, writes, cost, trained, {}, needs_gradient,
                                 unit))
         values = after(layer, layer.reads(), values, writes)
     return tuple(dataclasses.replace(element, gradient_rows=_gradient_rows(element, num_parts))
                  for element in _with_readers(elements))
+
+
+def has_frozen(layer: Layer, trained: Sequence[Weight]) -> bool:
+    """Whether a matrix is frozen. Most vectors that do not train are moving averages."""
+    paths = {weight.path for weight in trained}
+    return any(len(weight.shape) > 1 and weight.path not in paths for weight in layer.weights())
 
 
 def num_examples(elements: Sequence[Element]) -> int:

@@ -58,5 +58,6 @@ def test_balance_is_the_mean_cell_over_the_largest():
 
 def test_a_cell_without_backward_repeats_nothing():
     plan = plan_of(*CHAIN, num_cells=3, num_micro_batches=4, layers_per_cell=(1, 1, 2),
-                   layer_seconds=(3.0, 6.0, 9.0, 3.0), frozen=('model/a/w',))
+                   layer_seconds=(3.0, 6.0, 9.0, 3.0),
+                   layer_backward_seconds=(2.0, 4.0, 6.0, 2.0), frozen=('model/a/w',))
     assert plan.forecast.step_costs == [3.0, 2.0 + 2.0 + 4.0, 3.0 + 6.0 + 1.0 + 2.0]

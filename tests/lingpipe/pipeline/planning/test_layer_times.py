@@ -21,15 +21,21 @@ A, C, LOSS = 1024, 1024, 316
 
 
 def test_flops_stand_for_seconds_and_a_backward_is_two_forwards():
+    times = times_of(frozen=(), recompute='none')
+    assert times.forward == (A, C, LOSS)
+    assert times.backward == (2 * A, 2 * C, 2 * LOSS)
+
+
+def test_layers_up_to_the_first_that_trains_have_no_gradients_of_their_inputs():
     times = times_of(recompute='none')
     assert times.forward == (A, C, LOSS)
-    assert times.backward == (0, 2 * C, 2 * LOSS)
+    assert times.backward == (0, C, 2 * LOSS)
 
 
 @pytest.mark.parametrize(('mode', 'unfused', 'fused'), [
-    ('none', [A, 3 * C, 3 * LOSS], [A, 3 * C, 3 * LOSS]),
-    ('cell', [A, 4 * C, 4 * LOSS], [A, 3 * C, 3 * LOSS]),
-    ('layer', [A, 5 * C, 5 * LOSS], [A, 4 * C, 4 * LOSS]),
+    ('none', [A, 2 * C, 3 * LOSS], [A, 2 * C, 3 * LOSS]),
+    ('cell', [A, 3 * C, 4 * LOSS], [A, 2 * C, 3 * LOSS]),
+    ('layer', [A, 4 * C, 5 * LOSS], [A, 3 * C, 4 * LOSS]),
 ])
 def test_recomputation_repeats_forwards_of_layers_with_a_backward(mode, unfused, fused):
     times = times_of()
@@ -37,10 +43,16 @@ def test_recomputation_repeats_forwards_of_layers_with_a_backward(mode, unfused,
     assert times.in_cell(mode, is_last=True) == fused
 
 
-def test_two_thirds_of_measured_seconds_are_the_backward_and_none_where_there_is_no_backward():
+def test_two_thirds_of_measured_seconds_are_the_backward():
+    times = times_of(frozen=(), recompute='none', layer_seconds=(3.0, 6.0, 9.0))
+    assert times.forward == (1.0, 2.0, 3.0)
+    assert times.backward == (2.0, 4.0, 6.0)
+
+
+def test_measured_seconds_are_the_forward_where_there_is_no_backward():
     times = times_of(recompute='none', layer_seconds=(3.0, 6.0, 9.0))
-    assert times.forward == (3.0, 2.0, 3.0)
-    assert times.backward == (0.0, 4.0, 6.0)
+    assert times.forward == (3.0, 3.0, 3.0)
+    assert times.backward == (0.0, 3.0, 6.0)
 
 
 def test_weights_take_half_of_a_backward_that_passes_a_gradient_on():
