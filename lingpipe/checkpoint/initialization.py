@@ -24,6 +24,8 @@ Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); 
 # Why a variable is not taken, where that is no surprise.
 _NO_RULE, _BY_RULE = 'no rule for it', 'by a rule'
 _NEW = 'an adapter that is not there, and begins as in a run from scratch'
+# The key of a matrix of an adapter (layers/low_rank.py), beside that of the weight that it adapts.
+_ADAPTER = re.compile(r'(?:weights|ema)/(?P<weight>.*)_adapter/(?P<matrix>[ab])')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +81,9 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
       adapters: keys of variables that need not be there, and then begin as in a run from scratch.
 
     Raises:
-      ValueError: there is no such checkpoint, a rule matches no key, nothing could be taken, or
-        `check` refuses; or a folder of Hugging Face does not fit.
+      ValueError: there is no such checkpoint, a rule matches no key, nothing could be taken, a
+        weight would be taken without its adapter, or `check` refuses; or a folder of Hugging Face
+        does not fit.
     """
     for pattern, _ in rules:
         if not any(re.fullmatch(pattern, key) for key in variables):
@@ -170,7 +173,33 @@ def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rule
                          f'{", ".join(list(saved)[:3])}: correct the rules. A file of another '
                          r"program may need ('weights/model/(.*)', r'weights/\1'). "
                          f'{"; ".join(reasons)}.')
+    _check_adapters(report, saved)
     return report
+
+
+def _check_adapters(report: Initialization, saved: Iterable[str]) -> None:
+    """Raises ValueError if a weight is taken without what its adapter has learned.
+
+    A rule may leave out an adapter that the network has.
+    """
+    taken = {_without_group(theirs): ours for ours, theirs in report.taken.items()}
+    for key in saved:
+        match = _ADAPTER.fullmatch(key)
+        if not match or match['weight'] not in taken or _without_group(key) in taken:
+            continue
+        ours = f'{taken[match["weight"]]}_adapter/{match["matrix"]}'
+        why = report.not_taken.get(ours, 'the network has no such adapter')
+        if why != _BY_RULE:
+            raise ValueError(
+                f'{report.source} has {key}, without which its weights are not what it learned, '
+                f'and it cannot be taken: {why}; give the network the same adapters '
+                '(task.model.adapters of a language model), or begin with a hugging_face export '
+                'of that run, which merges them into the weights.')
+
+
+def _without_group(key: str) -> str:
+    """The path of the weight in a key of itself or of its average."""
+    return key.removeprefix('weights/').removeprefix('ema/')
 
 
 def _would_lose(given: str, wanted: tf.DType) -> bool:

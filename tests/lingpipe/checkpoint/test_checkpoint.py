@@ -564,6 +564,18 @@ def test_a_weight_that_was_frozen_is_taken_where_others_have_averages(tmp_path):
         initialize(ours, str(tmp_path), [('weights/(.*)', r'ema/\1')])
 
 
+def test_an_adapter_is_the_same_one_in_the_averages(tmp_path):
+    there = {key: tf.Variable(tf.fill([2], 1.)) for key in (
+        'weights/a', 'weights/a_adapter/b', 'ema/a_adapter/b')}
+    Checkpointer(str(tmp_path)).save(1, there)
+    averages = [('weights/(.*)', r'ema/\1')]
+    ours = {key: tf.Variable(tf.zeros([2])) for key in ('weights/a', 'weights/a_adapter/b')}
+    assert initialize(ours, str(tmp_path), averages).taken == {
+        'weights/a': 'weights/a', 'weights/a_adapter/b': 'ema/a_adapter/b'}
+    with pytest.raises(ValueError, match=' has ema/a_adapter/b, without which its weights'):
+        initialize({'weights/a': ours['weights/a']}, str(tmp_path), averages)
+
+
 def test_a_step_that_is_not_there_is_told_with_those_that_are(tmp_path):
     saved(tmp_path, 1, 2)
     with pytest.raises(ValueError, match='has no checkpoint of step 7; there are: 1, 2.'):

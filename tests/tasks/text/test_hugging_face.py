@@ -233,6 +233,34 @@ def test_adapters_are_resumed_evaluated_and_taken_along(tmp_path: pathlib.Path) 
         logits_after('other', (0,), InitializeFrom(directory=str(tmp_path / 'once'))), at_once)
 
 
+@pytest.mark.parametrize('source_name', ['logs', 'w.npz'])
+def test_what_adapters_learned_is_not_dropped(source_name: str, tmp_path: pathlib.Path) -> None:
+    """A network without them, or with others, took the weights alone and said nothing."""
+    config = tiny_llama.config()
+    folder = tiny_llama.write(tmp_path / 'in', config, tiny_llama.tensors(config))
+    adapters = Adapters(rank=2, targets=('wq', 'wv'))
+    with start(experiment(folder, adapters=adapters), logdir=tmp_path / 'logs') as run:
+        run.train(steps=1, evaluate=False)
+        run.export(tmp_path / 'w.npz', format='npz')
+    directory = str(tmp_path / source_name)
+
+    def taken(other: Adapters | None, *rules: tuple[str, str | None]) -> str:
+        source = InitializeFrom(directory=directory, rules=(*rules, *InitializeFrom().rules))
+        logdir = tmp_path / f'{len(list(tmp_path.iterdir()))}'
+        with start(experiment(folder, 1, source, adapters=other), logdir=logdir) as run:
+            started(run)
+        return (logdir / 'initialization.txt').read_text()
+
+    for other, why in [(None, 'q_adapter/a.* the network has no such adapter'),
+                       (Adapters(rank=2, targets=('wq',)), 'v_adapter/a.* has no such adapter'),
+                       (Adapters(rank=3, targets=('wq', 'wv')), r'its shape is \[8, 3\], and')]:
+        with pytest.raises(ValueError, match=f'{why}.*; give the network the same adapters'):
+            taken(other)
+    taken(Adapters(rank=2, targets=('wq', 'wv', 'wo')))
+    left_out = taken(Adapters(rank=3, targets=('wq', 'wv')), ('.*_adapter/.', None))
+    assert left_out.count('by a rule') == 8
+
+
 @pytest.mark.parametrize('fields, error', [
     ({'targets': ('q_proj',)}, r"adapters\.targets has 'q_proj', but the projections of this "
                                'LanguageModel are wq, wk, wv, wo, w_gate, w_up, w_down; name some'),
