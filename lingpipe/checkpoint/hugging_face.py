@@ -31,6 +31,7 @@ CONFIG = 'config.json'
 FILE = 'model.safetensors'
 FACT = 'config_of_hugging_face'   # the name of the config among the facts of a run
 INDEX = f'{FILE}.index.json'
+_ADAPTERS = 'adapter_config.json'   # of folders of peft
 _PREFIX = 'weights/model/'   # of keys, as in the run of a language_problem
 _MOST_NAMED = 5              # tensors in an error
 
@@ -87,6 +88,14 @@ def is_folder(path: str) -> bool:
     """Whether a path is such a folder, and no logdir."""
     return (path != '' and os.path.isfile(os.path.join(path, CONFIG))
             and not os.path.isdir(os.path.join(path, 'checkpoints')))
+
+
+def check_no_adapters(path: str) -> None:
+    """Raises ValueError if a path is a folder of the library peft, with adapters of a model."""
+    if path and os.path.isfile(os.path.join(path, _ADAPTERS)):
+        raise ValueError(f'{path} has {_ADAPTERS}, so that it holds adapters of the library peft, '
+                         'which are not read here; merge them into their model (merge_and_unload '
+                         'of peft, then save_pretrained to another folder), and name that folder.')
 
 
 def read_config(path: str) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
     Raises:
       ValueError: there is no such checkpoint, a rule matches no key, nothing could be taken, a
         weight would be taken without its adapter, or `check` refuses; or a folder of Hugging Face
-        does not fit.
+        does not fit, or has adapters of peft.
     """
     for pattern, _ in rules:
         if not any(re.fullmatch(pattern, key) for key in variables):
@@ -92,6 +92,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
                              f'{", ".join(list(variables)[:3])}. A rule must match the whole path: '
                              'correct or remove it.')
 
+    hugging_face.check_no_adapters(source_dir)
     if weight_files.is_weight_file(source_dir):
         return _initialize_from_file(variables, source_dir, rules, check, adapters)
     if hugging_face.is_folder(source_dir):

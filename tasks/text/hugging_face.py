@@ -24,9 +24,11 @@ def language_model(folder: str | os.PathLike[str], **fields: Any) -> LanguageMod
       **fields: further ones of LanguageModel.Params, as dtype='bfloat16'.
 
     Raises:
-      ValueError: config.json is missing or damaged, or says what is not supported.
+      ValueError: config.json is missing or damaged, or says what is not supported; or the folder
+        has adapters of peft.
     """
     path = os.fspath(folder)
+    hugging_face.check_no_adapters(path)
     if not hugging_face.is_folder(path):
         raise ValueError(f'{path} has no {hugging_face.CONFIG}, so that it is no folder of Hugging '
                          f'Face; name one with {hugging_face.CONFIG} and {hugging_face.FILE}.')

@@ -88,6 +88,20 @@ def test_gpt2_as_gpt2model_wrote_it_has_the_same_weights(tmp_path: pathlib.Path)
         weights['transformer.h.1.attn.c_attn.weight'][:, tiny_gpt2.D:2 * tiny_gpt2.D])
 
 
+@pytest.mark.parametrize('has_model', [False, True])
+def test_a_folder_of_peft_is_refused(has_model: bool, tmp_path: pathlib.Path) -> None:
+    """One with a model beside the adapters gave its weights alone."""
+    folder = written(tmp_path)
+    own = variables(folder)
+    (pathlib.Path(folder) / 'adapter_config.json').write_text('{}')
+    if not has_model:
+        (pathlib.Path(folder) / 'config.json').unlink()
+    for read in (lambda: initialize(own, folder, RULES)), (lambda: language_model(folder)):
+        with pytest.raises(ValueError, match=r'/in has adapter_config\.json, so that it holds '
+                                             'adapters of the library peft, which are not read'):
+            read()
+
+
 def test_a_missing_tensor_of_gpt2_is_named_once(tmp_path: pathlib.Path) -> None:
     config = tiny_gpt2.config()
     weights = tiny_gpt2.tensors(config)
