@@ -45,7 +45,8 @@ def find_class(word: Word, where: str, expected: type[Owned] = Owned) -> type[Ow
         if '<locals>' in word.text:
             raise error(f'{show(word.text)} is a class in a function, which no text can name; '
                         'define it at the top of its module, or of a cell of the notebook')
-        like = class_like(word.text, expected)
+        only = expected if expected is not Owned and not expected.__subclasses__() else None
+        like = class_like(word.text, expected) or only
         raise error(f'{show(word.text)} is not the name of a class; '
                     f'write {class_name(like) if like else "package.module:Class"}')
     is_own = module_name.partition('.')[0] == _OWN_PACKAGE

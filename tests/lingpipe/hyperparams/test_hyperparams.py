@@ -427,6 +427,8 @@ def test_overrides_are_read_by_the_field_s_type(path, text, value):
      "task.head: 'Narow' is not the name of a class; write package.module:Class"),
     ('task.head', 'Narrow',
      f"task.head: 'Narrow' is not the name of a class; write {HERE}:Narrow"),
+    ('task.inner', 'true',   # It can be of one class only.
+     f"task.inner: 'true' is not the name of a class; write {HERE}:Task.Inner"),
     ('task.head', 'no_such_module:A',
      "task.head: the module of no_such_module:A cannot be imported: ModuleNotFoundError: No module "
      "named 'no_such_module'; correct its name, or put it on the path"),
