@@ -19,7 +19,7 @@ from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.description import described, is_description
 from lingpipe.export.hugging_face_folder import DTYPES, HuggingFaceFolder, hugging_face_folder
-from lingpipe.export.onnx_check import check_outputs
+from lingpipe.export.onnx_model import write_onnx
 from lingpipe.export.peft_folder import peft_folder
 from lingpipe.export.replacement import (
     DESCRIPTION,
@@ -32,10 +32,9 @@ from lingpipe.export.served_network import ServedNetwork
 from lingpipe.keras_models import KerasModel, to_keras
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.process.error_text import reason, sentence
+from lingpipe.process.error_text import reason
 
 _REMEDY = 'choose another path to export to'
-_ONNX_OPSET = 17   # the newest that tf2onnx 1.17 was tried with; it knows up to 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,45 +225,10 @@ def _write_folder(exported: _Exported, path: str, folder: HuggingFaceFolder) -> 
 
 
 def _write_onnx(exported: _Exported, path: str) -> None:
-    """Writes a model for ONNX runtimes, by tf2onnx."""
-    convert: Any = _import('tf2onnx.convert', 'onnx')
-    checker: Any = _import('onnx.checker', 'onnx')
+    """Writes a model for ONNX runtimes."""
     network = ServedNetwork(exported.program, exported.predictor)
-    served = network.at_once(is_inlined=True)
-    tensors = (tensor for op in served.graph.get_operations() for tensor in op.outputs)
-    if any(tensor.dtype == tf.bfloat16 for tensor in tensors):
-        raise ValueError('the network computes in bfloat16, which ONNX lacks for many operations, '
-                         'so that a runtime refuses the file; write a saved_model, or export a '
-                         'network of float32 that has these weights.')
-
-    # All values of an ONNX graph have names of their own.
-    new_names = {name: f'{name}_output' for name in network.outputs if name in network.inputs}
-    if taken := [name for name in new_names.values() if name in network.inputs | network.outputs]:
-        raise ValueError(f'an input and an output of the network are both named '
-                         f'{taken[0].removesuffix("_output")}, which ONNX forbids, and {taken[0]} '
-                         'is another value; give one of them another name.')
-    for name, new_name in new_names.items():
-        logging.info('the output %s is %s in the ONNX model, where no input may have its name',
-                     name, new_name)
-
-    @tf.function(autograph=False)
-    def renamed(*flat: tf.Tensor) -> dict[str, tf.Tensor]:
-        outputs = served(**dict(zip(network.inputs, flat, strict=True)))
-        return {new_names.get(name, name): tensor for name, tensor in outputs.items()}
-
     with replaced_file(path, _REMEDY) as new:
-        convert.from_function(
-            renamed, input_signature=list(network.inputs.values()), opset=_ONNX_OPSET,
-            custom_op_handlers={'Erfc': (_write_erfc, [])}, output_path=new)
-        try:
-            checker.check_model(new)
-        except checker.ValidationError as error:
-            layer = ('the layer with a loop, as attention by blocks has one,'
-                     if 'TensorList' in str(error) else 'the layer that it means')
-            raise ValueError(f'tf2onnx made no valid model of opset {_ONNX_OPSET} of the network: '
-                             f'{sentence(error)}; replace {layer} or write a saved_model.'
-                             ) from error
-        check_outputs(new, network.inputs, renamed)
+        write_onnx(network, new)
 
 
 @contextlib.contextmanager
@@ -279,17 +243,6 @@ def _errors_of_files(kind: type[Exception]) -> Iterator[None]:
     except kind as error:
         words = re.sub(r'^.*(; |I/O error: )| \(os error \d+\)$', '', files.sentence(error))
         raise OSError(words) from error
-
-
-def _write_erfc(graph: Any, node: Any, name: str, args: object) -> None:
-    """Writes erfc(x), which tf.nn.gelu asks for and ONNX lacks, as 1 - erf(x)."""
-    utils: Any = _import('tf2onnx.utils', 'onnx')
-    shapes, dtypes = node.output_shapes, node.output_dtypes
-    graph.remove_node(name)
-    one = graph.make_const(f'{name}/one', np.ones([], utils.map_onnx_to_numpy_type(dtypes[0])))
-    erf = graph.make_node('Erf', node.input)
-    graph.make_node('Sub', [one.output[0], erf.output[0]], outputs=node.output, shapes=shapes,
-                    dtypes=dtypes)
 
 
 def _arrays(exported: _Exported) -> dict[str, np.ndarray]:
@@ -342,7 +295,7 @@ _WRITERS: dict[str, _Writer] = {
                            has_description=True),
     'hugging_face': _Writer(_write_hugging_face, packages=('safetensors.numpy',)),
     'peft': _Writer(_write_peft, packages=('safetensors.numpy',)),
-    'onnx': _Writer(_write_onnx, '.onnx', ('tf2onnx',)),
+    'onnx': _Writer(_write_onnx, '.onnx', ('tf2onnx.convert', 'onnx.checker')),
 }
 FORMATS = tuple(_WRITERS)
 
