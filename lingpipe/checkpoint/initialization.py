@@ -60,8 +60,8 @@ class Initialization:
 
 
 def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rules,
-               check: Callable[[Metadata, Iterable[str]], None]
-               = lambda metadata, keys: None, checkpoint: str = NEWEST,
+               check: Callable[[Metadata, Mapping[str, str]], None]
+               = lambda metadata, taken: None, checkpoint: str = NEWEST,
                adapters: Container[str] = ()) -> Initialization:
     """Assigns some variables from another experiment's checkpoint, or from a file of weights.
 
@@ -76,7 +76,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
         Variables without a rule stay as they are. A weight that was frozen has no average: where
         its average is named, the weight is taken.
       check: a function of the checkpoint's metadata and of the keys that are going to be assigned,
-        called before any is. It raises ValueError to refuse.
+        each with its key in the checkpoint, called before any is. It raises ValueError to refuse.
       checkpoint: 'newest', 'best' or a step, of those in `source_dir`.
       adapters: keys of variables that need not be there, and then begin as in a run from scratch.
 
@@ -110,7 +110,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
 
 
 def _initialize_from_file(variables: Mapping[str, tf.Variable], path: str, rules: Rules,
-                          check: Callable[[Metadata, Iterable[str]], None],
+                          check: Callable[[Metadata, Mapping[str, str]], None],
                           adapters: Container[str]) -> Initialization:
     weights = weight_files.read_weights(path)
     kinds = {key: {'shape': list(array.shape), 'dtype': array.dtype.name}
@@ -122,7 +122,7 @@ def _initialize_from_file(variables: Mapping[str, tf.Variable], path: str, rules
 
 
 def _initialize_from_folder(variables: Mapping[str, tf.Variable], path: str, rules: Rules,
-                            check: Callable[[Metadata, Iterable[str]], None],
+                            check: Callable[[Metadata, Mapping[str, str]], None],
                             adapters: Container[str]) -> Initialization:
     folder = hugging_face.Folder(path)
     report = _planned(variables, path, folder.kinds, rules, adapters)

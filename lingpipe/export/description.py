@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.served_network import signature
+from lingpipe.layers.low_rank import scales_of
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
 
@@ -36,13 +37,15 @@ def described(program: Program, predictor: Predictor, facts: Metadata) -> str:
               if name not in predictor.optional_inputs}
     weights = {path: {**_kind(variable), 'is_trained': path in trained}
                for path, variable in program.weights.items()}
+    scales = scales_of(program.network)
     entries = {
         'written_by': json.dumps('lingpipe'),
         **{name: json.dumps(value) for name, value in facts.items()},
         'inputs': _lines({name: _kind(spec) for name, spec in signature(needed).items()}),
         'outputs': _lines({name: _kind(spec)
                            for name, spec in signature(predictor.output_specs).items()}),
-        'weights': _lines(weights)}
+        'weights': _lines(weights),
+        **({'adapter_scales': _lines(scales)} if scales else {})}
     texts = [f'{json.dumps(name)}: {text}' for name, text in entries.items()]
     return '{\n' + ',\n'.join(texts) + '\n}\n'
 

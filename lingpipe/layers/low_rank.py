@@ -171,6 +171,11 @@ def adapters_of(layer: Layer) -> Iterator[tuple[str, LowRank]]:
             yield one.path.removesuffix(_SUFFIX), one
 
 
+def scales_of(layer: Layer) -> dict[str, float]:
+    """Returns the path of each weight that has an adapter -> the factor on a @ b."""
+    return {path: adapter.scale for path, adapter in adapters_of(layer)}
+
+
 def freeze_all_but_adapters(layer: Layer) -> None:
     """Lets no weight of a layer, and of those below it, train but those of adapters."""
     for one in layer.layers():

@@ -12,7 +12,8 @@ from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.input.fingerprint import known_num_examples
-from lingpipe.layers.low_rank import adapters_of
+from lingpipe.layers.base import Layer
+from lingpipe.layers.low_rank import adapters_of, scales_of
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training import resumption
 from lingpipe.training.experiment import Experiment
@@ -100,10 +101,13 @@ class SavedState:
     def _initialize(self, source: InitializeFrom, logdir: str) -> str:
         """Takes weights from another run; returns what a line about the run ends with."""
         problem, train_input = self._experiment.task, self._experiment.train_input
+
+        def check(theirs: Metadata, taken: Mapping[str, str]) -> None:
+            problem.check_taken(theirs.get('task', {}), taken, train_input)
+            _check_scales(problem.network, theirs.get('adapter_scales', {}), taken)
+
         initialization = checkpoint.initialize(
-            self._variables, source.directory, source.rules,
-            lambda theirs, keys: problem.check_taken(theirs.get('task', {}), keys, train_input),
-            source.checkpoint,
+            self._variables, source.directory, source.rules, check, source.checkpoint,
             [f'weights/{weight.path}' for _, adapter in adapters_of(problem.network)
              for weight in adapter.weights()])
         self._program.placed.follow_weights(initialization.taken)
@@ -171,12 +175,14 @@ class SavedState:
     def _metadata(self, counts: StepCounts) -> dict[str, Any]:
         """What a checkpoint keeps besides the variables and the step."""
         facts = self._experiment.task.facts(self._experiment.train_input)
+        scales = scales_of(self._experiment.task.network)
         return {'position': counts.step * self._experiment.examples_per_step,
                 'num_nonfinite': counts.num_nonfinite,
                 'num_nonfinite_in_a_row': counts.num_nonfinite_in_a_row,
                 'num_updates': counts.num_updates,
                 'num_examples': known_num_examples(self._experiment.train_input),
                 'params': self._experiment.params.to_text(),
+                **({'adapter_scales': scales} if scales else {}),
                 **({'task': facts} if facts else {})}
 
     def check(self, is_at_end: bool = False, what_follows: str = 'The run goes on.') -> None:
@@ -202,6 +208,25 @@ def _counts_of(metadata: Metadata) -> StepCounts:
     step, num_nonfinite = metadata['step'], metadata['num_nonfinite']
     return StepCounts(step, num_nonfinite, metadata['num_nonfinite_in_a_row'],
                       metadata.get('num_updates', step - num_nonfinite))
+
+
+def _check_scales(network: Layer, theirs: Mapping[str, float], taken: Mapping[str, str]) -> None:
+    """Raises ValueError if a network would add another multiple of what an adapter has learned.
+
+    Args:
+      network: may have adapters.
+      theirs: what `scales_of` gave in the other run; {}: it is not known.
+      taken: key of each variable that is taken -> its key there.
+    """
+    for path, adapter in adapters_of(network):
+        key = taken.get(f'weights/{adapter.own_weights["b"].path}', '')
+        scale = theirs.get(key.partition('/')[2].rpartition('_adapter/')[0], adapter.scale)
+        if scale != adapter.scale:
+            p = adapter.params
+            raise ValueError(
+                f'the adapter of {path} has alpha={p.alpha:g} with rank={p.rank}, and learned what '
+                f'is taken with alpha={scale * p.rank:g}; set that (task.model.adapters.alpha of a '
+                'language model).')
 
 
 def _text_of_missing(missing: Mapping[str, str]) -> str:

@@ -10,7 +10,12 @@ import tensorflow as tf
 from lingpipe.hyperparams import ParamsError
 from lingpipe.layers import Dense, GroupedQueryAttention, MeanSquaredErrorLoss, PreNorm, Sequential
 from lingpipe.layers.context import Context
-from lingpipe.layers.low_rank import Adapters, adapters_of, freeze_all_but_adapters
+from lingpipe.layers.low_rank import (
+    Adapters,
+    adapters_of,
+    freeze_all_but_adapters,
+    scales_of,
+)
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
@@ -43,6 +48,7 @@ def test_adapters_alone_train_of_their_layer() -> None:
     trained = {weight.path for weight in layer.weights() if weight.is_trainable}
     assert trained == of_body | {'model/norm/scale'}
     assert [path for path, _ in adapters_of(layer)] == ['model/body/wv', 'model/body/wo']
+    assert scales_of(layer) == {'model/body/wv': 8., 'model/body/wo': 8.}
     freeze_all_but_adapters(layer)
     assert {weight.path for weight in layer.weights() if weight.is_trainable} == of_body
     assert layer.num_weights == (8 + 4) * 2 + (8 + 8) * 2

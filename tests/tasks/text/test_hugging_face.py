@@ -256,6 +256,9 @@ def test_what_adapters_learned_is_not_dropped(source_name: str, tmp_path: pathli
                        (Adapters(rank=3, targets=('wq', 'wv')), r'its shape is \[8, 3\], and')]:
         with pytest.raises(ValueError, match=f'{why}.*; give the network the same adapters'):
             taken(other)
+    with pytest.raises(ValueError, match='model/attention_0/body/wq has alpha=8 with rank=2, and '
+                                         'learned what is taken with alpha=16; set that'):
+        taken(Adapters(rank=2, alpha=8., targets=('wq', 'wv')))
     taken(Adapters(rank=2, targets=('wq', 'wv', 'wo')))
     left_out = taken(Adapters(rank=3, targets=('wq', 'wv')), ('.*_adapter/.', None))
     assert left_out.count('by a rule') == 8
