@@ -14,6 +14,7 @@ from lingpipe.api.start import start
 from lingpipe.input import ArrayInput
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.layers.nested import NestedMap
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
@@ -109,9 +110,20 @@ def test_one_document_does_not_see_another() -> None:
     assert not np.any(changed[:, :3] == logits[:, :3])
 
 
-def test_experts_and_documents_train_to_the_same_bit_in_one_cell_and_in_two() -> None:
+ADAPTERS = Adapters(rank=2, dropout_rate=0.2)
+
+
+@pytest.mark.parametrize('fields', [
+    {'num_layers': 1, 'num_experts': 3, 'is_tied': True},
+    {'num_layers': 1, 'num_experts': 3, 'adapters': ADAPTERS},
+    {'window': 2, 'full_layers': (1,), 'vocabulary_shards': 3, 'adapters': ADAPTERS},
+    {'family': 'gpt2', 'num_positions': T, 'num_groups': 0, 'window': 2, 'biases': 'all',
+     'adapters': ADAPTERS}],
+    ids=['experts', 'adapters beside experts', 'window, shards', 'window of gpt2'])
+def test_experts_adapters_windows_and_documents_train_to_the_same_bit_in_one_cell_and_in_two(
+        fields: dict[str, Any]) -> None:
     def weights(num_cells: int) -> dict[str, np.ndarray]:
-        model = tiny(num_layers=1, num_experts=3, num_chosen=2, is_tied=True)
+        model = tiny(**fields)
         learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9),
                                  learning_rate=learning_rates.Constant.Params(rate=0.1))
         problem = language_problem(model, learner).instantiate()
@@ -126,6 +138,15 @@ def test_experts_and_documents_train_to_the_same_bit_in_one_cell_and_in_two() ->
     one, two = weights(1), weights(2)
     for path, value in one.items():
         np.testing.assert_array_equal(two[path], value, err_msg=path)
+
+
+def test_flags_give_a_network_adapters_and_its_text_keeps_them() -> None:
+    by_flags = language_problem(tiny(), language_learner(0.1, 10, warmup_steps=1)).override_all([
+        'model.adapters=lingpipe.layers.low_rank:Adapters', 'model.adapters.rank=2',
+        'model.adapters.targets=[wq, w_up]'])
+    assert by_flags == language_problem(tiny(adapters=Adapters(rank=2, targets=('wq', 'w_up'))),
+                                        language_learner(0.1, 10, warmup_steps=1))
+    assert Text.Params.from_text(by_flags.to_text()) == by_flags
 
 
 def test_two_cells_take_the_gradient_of_loss_and_auxiliary_loss_that_a_plain_tape_takes() -> None:
