@@ -39,7 +39,7 @@ def gated(num_layers: int, dim: int, rows: int) -> Subject:
 def images() -> Subject:
     """An AmoebaNet-D (3, 32)."""
     with tf.device(CPU):
-        batch = {name: tf.constant(value) for name, value in stacks.image_batch(32, 64).items()}
+        batch = {name: tf.constant(value) for name, value in stacks.image_batch(16, 64).items()}
     return Subject('AmoebaNet', stacks.amoebanet(3, 32), batch)
 
 
@@ -54,7 +54,7 @@ def language() -> Subject:
     return Subject('language', network, batch)
 
 
-SUBJECTS = {'Transformer': lambda: subjects.transformer(6, 128, 128, 32),
+SUBJECTS = {'Transformer': lambda: subjects.transformer(6, 128, 128, 16),
             'gated': lambda: gated(6, 64, 8192), 'language': language, 'AmoebaNet': images}
 
 
