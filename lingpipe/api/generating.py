@@ -87,15 +87,16 @@ def _pieces(run: OpenRun, prompts: Sequence[str | Conversation], checkpoint: str
         yield piece
 
 
-def _prompts(given: Sequence[str | Conversation]) -> list[str | Conversation]:
+def _prompts(prompts: Sequence[str | Conversation]) -> list[str | Conversation]:
     """The texts and conversations of a list. Raises ValueError if it is another thing."""
-    if _is_conversation(given):
+    if _is_conversation(prompts):
         raise ValueError('prompts is one conversation; give a list of them, or use '
                          'run.stream(conversation).')
-    prompts: list[Any] = [] if isinstance(given, str) else list(given)
-    texts = [prompt for prompt in prompts if not _is_conversation(prompt)]
-    _texts('prompts', given if isinstance(given, str) else texts, 'run.stream(prompt)')
-    return prompts
+    texts: Any = prompts
+    if not isinstance(prompts, str):
+        texts = [prompt for prompt in prompts if not _is_conversation(prompt)]
+    _texts('prompts', texts, 'run.stream(prompt)')
+    return list(prompts)
 
 
 def _is_conversation(prompt: object) -> bool:

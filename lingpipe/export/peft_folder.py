@@ -83,17 +83,18 @@ def _block_diagonal(pieces: Sequence[str], adapters: Mapping[str, LowRank],
 
     A piece without an adapter has as many outputs as the others have.
     """
-    given = {path: weights[adapters[path].own_weights['b'].path] for path in pieces if path}
-    units = next(iter(given.values())).shape[1]
-    shape = [sum(b.shape[0] for b in given.values()), units * len(pieces)]
+    matrices = {path: weights[adapters[path].own_weights['b'].path] for path in pieces if path}
+    units = next(iter(matrices.values())).shape[1]
+    shape = [sum(b.shape[0] for b in matrices.values()), units * len(pieces)]
 
     def value() -> np.ndarray:
+        """Returns the whole matrix."""
         whole = np.zeros(shape, np.float32)
         row = 0
         for i, path in enumerate(pieces):
             if path:
-                rank = given[path].shape[0]
-                whole[row:row + rank, i * units:(i + 1) * units] = given[path].numpy()
+                rank = matrices[path].shape[0]
+                whole[row:row + rank, i * units:(i + 1) * units] = matrices[path].numpy()
                 row += rank
         return whole
 

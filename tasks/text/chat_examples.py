@@ -79,7 +79,7 @@ def _learned(tokenizer: Tokenizer, template: ChatTemplate,
              conversations: list[Conversation]) -> list[tuple[np.ndarray, np.ndarray]]:
     """The ids of conversations, and which of them are the assistant's, both [t]."""
     texts = [template.text(conversation, asks=False) for conversation in conversations]
-    found = []
+    rows = []
     for conversation, text, (ids, offsets) in zip(
             conversations, texts, tokenizer.encode_with_offsets(texts), strict=True):
         is_learned = np.zeros([len(ids)], bool)
@@ -88,8 +88,8 @@ def _learned(tokenizer: Tokenizer, template: ChatTemplate,
             # What a template writes behind the end, as a line break, is never asked for.
             places = np.flatnonzero(is_inside & np.isin(ids, tokenizer.ends))
             is_learned |= is_inside & (np.arange(len(ids)) <= max(places, default=len(ids)))
-        found.append((ids, is_learned))
-    return found
+        rows.append((ids, is_learned))
+    return rows
 
 
 def _spans(template: ChatTemplate, conversation: Conversation, text: str) -> list[tuple[int, int]]:

@@ -51,7 +51,7 @@ class LineTranslator:
         Args:
           lines: one sentence each. If the vocabulary has tags, a line may begin with its language's
             tag: '<de> Guten Tag'. If it has none, such a tag is text.
-          has_tags: whether sources of the training had tags; None: it is not known.
+          has_tags: whether sources of the run had tags; None: it is not known.
 
         Raises:
           ValueError: the vocabulary does not have the tag of a line.

@@ -58,12 +58,12 @@ def source_ids(vocabulary: Vocabulary, lines: Sequence[str], language: str,
 
 def warn_of_tags(sources: Sequence[Sequence[int]], vocabulary: Vocabulary,
                  has_tags: bool | None) -> None:
-    """Warns of tags after the beginning, and of sources that do not begin as those of the training.
+    """Warns of tags after the beginning, and of sources that do not begin as those of the run.
 
     Args:
       sources: as `source_ids` returned them.
       vocabulary: theirs.
-      has_tags: whether sources of the training had tags; None: it is not known.
+      has_tags: whether sources of the run had tags; None: it is not known.
     """
     tags = set(vocabulary.tags.values())
     late = [i for i, ids in enumerate(sources) if not tags.isdisjoint(ids[1:])]
@@ -77,11 +77,11 @@ def warn_of_tags(sources: Sequence[Sequence[int]], vocabulary: Vocabulary,
     unlike = [i for i, ids in enumerate(sources) if ids and (ids[0] in tags) != has_tags]
     if unlike and has_tags:
         logging.warning('in %d of %s, the tag of the language is missing, which all sources of the '
-                        'training had: %s; begin with it, as <%s>, or set task.decode.language',
+                        'run had: %s; begin with it, as <%s>, or set task.decode.language',
                         len(unlike), all_lines, line_numbers(unlike),
                         next(iter(vocabulary.tags)))
     elif unlike:
-        logging.warning('in %d of %s there is the tag of a language, but no source of the training '
+        logging.warning('in %d of %s there is the tag of a language, but no source of the run '
                         'had one: %s; leave it out', len(unlike), all_lines,
                         line_numbers(unlike))
 

@@ -301,11 +301,11 @@ def test_of_two_bases_the_wider_params_are_extended_in_either_order(bases):
     """Python cannot order bases of which an earlier one is a base of a later one."""
     class Plain(Configurable):
         class Params(Configurable.Params):
-            size: int = field(1, 'Of both.')
+            size: int = field(1, 'The size that both share.')
 
     class Wide(Configurable):
         class Params(Plain.Params):
-            rate: float = field(0.5, 'Of one.')
+            rate: float = field(0.5, 'The rate of this one.')
 
     named = {'Plain': Plain, 'Wide': Wide}
     both = type('Both', tuple(named[name] for name in bases.split()), {})

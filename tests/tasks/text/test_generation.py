@@ -169,8 +169,8 @@ def test_graphs_are_built_anew_only_for_params_that_they_depend_on(
 
 def test_a_shorter_length_is_tried_anew_where_a_longer_one_was_refused() -> None:
     params = GenerationParams(max_length=20, max_new=6)
-    generator = Generator(program(1, family='gpt2', num_positions=8), Letters(),   # type: ignore[arg-type]
-                          params)
+    short = program(1, family='gpt2', num_positions=8)
+    generator = Generator(short, Letters(), params)   # type: ignore[arg-type]
     with pytest.raises(ValueError, match='up to 20 positions are decoded, but num_positions=8 were '
                                          'learned; lower max_length, as task.decode.max_length'):
         list(generator.pieces(['abc'], 9))

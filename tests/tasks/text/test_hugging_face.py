@@ -81,12 +81,18 @@ def test_gpt2_writes_the_ids_that_numpy_writes(prefill: int, tmp_path: pathlib.P
     In a group, a prompt without padding was at positions that no model has when it had ended.
     """
     config = tiny_gpt2.config(n_layer=1, n_positions=14)
-    weights = tiny_gpt2.tensors(config)
+    check_written_ids(tiny_gpt2, config, prefill, tmp_path)
+
+
+def check_written_ids(family: Any, config: dict[str, Any], prefill: int, tmp_path: pathlib.Path
+                      ) -> None:
+    """The network of a folder goes on with the ids that NumPy finds best."""
+    weights = family.tensors(config)
     folder = tiny_llama.write(tmp_path / 'in', config, weights)
     for prompt, row in written_ids(folder, prefill):
         ids = list(prompt)
         while len(ids) < 14:
-            logits = tiny_gpt2.logits(config, weights, np.array([ids]))
+            logits = family.logits(config, weights, np.array([ids]))
             ids.append(int(logits[0, -1].argmax()))
         np.testing.assert_array_equal(row, ids[1:])
 
@@ -170,14 +176,7 @@ def test_it_trains_to_the_same_bit_in_one_cell_and_in_three(
 def test_a_text_longer_than_the_window_goes_on_with_the_ids_that_numpy_writes(
         kind: str, prefill: int, tmp_path: pathlib.Path) -> None:
     config = tiny_llama.config(kind)
-    weights = tiny_llama.tensors(config)
-    folder = tiny_llama.write(tmp_path / 'in', config, weights)
-    for prompt, row in written_ids(folder, prefill):
-        ids = list(prompt)
-        while len(ids) < 14:
-            logits = tiny_llama.logits(config, weights, np.array([ids]))
-            ids.append(int(logits[0, -1].argmax()))
-        np.testing.assert_array_equal(row, ids[1:])
+    check_written_ids(tiny_llama, config, prefill, tmp_path)
 
 
 FAMILIES = pytest.mark.parametrize('family, config', [
@@ -201,9 +200,9 @@ def test_adapters_train_alone_to_the_same_bit_and_go_out_merged(
             path = run.export(tmp_path / f'out{num_cells}', format='hugging_face')
             logits = run.predict({'target': EXAMPLES['target']})['logits']
         written.append(safetensors.numpy.load_file(f'{path}/model.safetensors'))
-    for found, tensors in (before, weights), (logits, written[1]):
+    for computed, tensors in (before, weights), (logits, written[1]):
         expected = family.logits(config, tensors, EXAMPLES['target'])
-        np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(computed, expected, atol=1e-5 * np.abs(expected).max())
     for name, array in written[0].items():
         np.testing.assert_array_equal(array, written[1][name], err_msg=name)
     assert {name.rsplit('.', 2)[1] for name, array in written[0].items()

@@ -210,13 +210,13 @@ def test_lines_with_other_tags_than_the_training_are_named(corpus, caplog):
     assert not caplog.messages
     task.decode(program, ['nepo', '<de> nepo', '', 'etirw'], known)
     assert caplog.messages == [
-        'in 2 of 4 lines, the tag of the language is missing, which all sources of the training '
+        'in 2 of 4 lines, the tag of the language is missing, which all sources of the run '
         'had: lines 1, 4; begin with it, as <de>, or set task.decode.language']
 
     caplog.clear()
     task.decode(program, ['nepo', '<de> nepo'], facts(task, corpus))
     assert caplog.messages == ['in 1 of 2 lines there is the tag of a language, but no source of '
-                               'the training had one: line 2; leave it out']
+                               'the run had one: line 2; leave it out']
     caplog.clear()
     of_earlier_versions = {name: known[name] for name in ('vocabulary', 'sha256')}
     task.decode(program, ['nepo', '<de> nepo'], of_earlier_versions)
