@@ -59,7 +59,7 @@ class LinkProcess:
                           f'({exit_code.ending(code)}), and was never up; run stunnel -version, '
                           'install it again if that fails, and start again.')
         self._say(exit_code.ending(code))
-        pause_s = min(2. ** (self._num_crashes - 2), _LONGEST_PAUSE_S)
+        pause_s = min(2 ** (self._num_crashes - 2), _LONGEST_PAUSE_S)   # 2. would overflow.
         self._starts_again_s = self._clock() + (0. if self._num_crashes == 1 else pause_s)
         self._start_after_pause()
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+import types
 
 import pytest
 
@@ -60,6 +61,25 @@ def test_an_stunnel_that_was_up_is_never_given_up(capsys):
     pauses_s = [later - sooner - 0.25 for sooner, later in itertools.pairwise(host.starts[1:])]
     assert pauses_s == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60]
     assert 'crashes as soon as it is started (signal 35)' in capsys.readouterr().err
+
+
+def test_an_stunnel_that_crashes_for_a_day_is_still_started_again():
+    """A float of the pause overflowed after the 1,025th crash."""
+    now_s, num_starts = 0., 0
+
+    def started():
+        nonlocal num_starts
+        num_starts += 1
+        return types.SimpleNamespace(poll=lambda: -11)
+
+    link = LinkProcess(started, lambda: now_s)
+    now_s = 20.
+    for _ in range(1500):
+        link.look()    # A crash, and the end of a pause.
+        now_s += 60
+        link.look()
+        now_s += 0.25
+    assert num_starts > 1400
 
 
 def test_an_stunnel_that_ends_by_itself_is_not_started_again():
