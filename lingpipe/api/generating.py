@@ -83,7 +83,12 @@ def _pieces(run: OpenRun, prompts: Sequence[str | Conversation], checkpoint: str
             network.program, prompts, metadata.get('task', {}), **fields)
 
     pieces = run.at_site(begin)
+    has_same_weights = run.weights_check()
     while (piece := run.at_site(lambda site: next(pieces, None))) is not None:
+        if not has_same_weights():
+            raise ValueError('the run holds other weights than those that began this text, since '
+                             'it has trained or read another checkpoint; begin the text again, or '
+                             'finish a stream before that.')
         yield piece
 
 

@@ -67,6 +67,23 @@ def check_has_checkpoint(logdir: str) -> None:
                          'the logdir.')
 
 
+def facts_of(logdir: str, checkpoint: str) -> Metadata | None:
+    """The facts of a checkpoint, which no other has; None if this cannot be said of them.
+
+    Args:
+      logdir: has the checkpoints.
+      checkpoint: as that of `restore`.
+    """
+    checkpointer = checkpoints_in(logdir)
+    step = step_named(checkpointer, checkpoint)
+    if step is None:
+        step = max(checkpointer.steps(), default=0)
+    facts: Metadata = {}
+    with contextlib.suppress(DamagedError):   # `restore` says so.
+        facts = read_facts(checkpointer.path(step))
+    return facts if 'files' in facts else None
+
+
 def restore(program: Program, experiment: Experiment, logdir: str,
             checkpoint: str = NEWEST) -> Metadata:
     """Gives a program the weights of a checkpoint; returns the checkpoint's metadata.

@@ -119,6 +119,27 @@ def test_weights_taken_before_are_never_those_of_another_time(tmp_path: pathlib.
     assert not np.array_equal(newest['model/dense_3/w'], at_2)
 
 
+def test_a_checkpoint_is_read_once(tmp_path: pathlib.Path) -> None:
+    """Each call read it again, which took longer than to answer a prompt."""
+    rate = {'task.learner.learning_rate.rate': 1e-5}
+    with (start(Tiny, logdir=tmp_path / 'a') as run,
+          start(Tiny, logdir=tmp_path / 'b', set=rate) as other):
+        run.train(steps=2, evaluate=False)
+        other.train(steps=2, evaluate=False)
+        metrics, view = run.evaluate(), run.weights
+        here, there = (tmp_path / name / 'checkpoints/step-00000002' for name in 'ab')
+        for data in here.glob('*.data-*'):
+            data.write_bytes(bytes(data.stat().st_size))   # An error, if it were read.
+        assert run.evaluate(2) == run.evaluate() == metrics
+        assert view['model/dense_3/w'].any()
+
+        shutil.rmtree(here)
+        shutil.copytree(there, here)
+        assert run.evaluate(2) == other.evaluate() != metrics
+        with pytest.raises(ValueError, match='the run holds other weights'):
+            view['model/dense_3/w']
+
+
 class Frame:
     """As a pandas DataFrame: columns that have names, and no dict."""
 

@@ -235,6 +235,11 @@ def test_a_resumed_run_goes_on_and_no_other_tokenizer_takes_its_place(
             logits.append(run.predict(example)['logits'])
             if steps is None:
                 written['before'] = run.generate(tiny_tokenizers.LINES, max_new=3)
+                pieces = run.stream('a cat', max_new=9)
+                next(pieces)
+                run.predict(example, checkpoint=2)
+                with pytest.raises(ValueError, match='other weights than those that began this te'):
+                    list(pieces)
     np.testing.assert_array_equal(logits[0], logits[2])
     assert not np.array_equal(logits[0], logits[1])
 
