@@ -1,7 +1,9 @@
 """DecodingCell: what a cell does when decoding: it prepares a sentence group, then steps."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -14,6 +16,28 @@ from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import Element, Value
+from lingpipe.pricing import narrow_casts
+
+
+class Prepared(NamedTuple):
+    """What the steps of a cell read at every position, on its device.
+
+    Otherwise it would be sent there for each position.
+
+    Attributes:
+      elsewhere: the tied weights that other cells own, by the path of their use.
+      weights: what its steps are given of the weights; see DecodingCell.step_weights.
+      kept: what its layers keep of the values that do not depend on the target.
+      past: what its layers remember before the first position.
+      values: the values that do not depend on the target.
+      starts: [n], the positions where the sentences begin.
+    """
+    elsewhere: dict[str, tf.Tensor]
+    weights: dict[str, tf.Tensor]
+    kept: dict[str, Nested]
+    past: dict[str, Nested]
+    values: list[Nested]
+    starts: tf.Tensor
 
 
 class DecodingCell:
@@ -28,13 +52,14 @@ class DecodingCell:
         those that it computes itself.
       moving_in: values that depend on the target and that it reads from other cells.
       moving_out: values that depend on the target and that other cells or the search read.
-      prepare: (fixed_in, weights_elsewhere()) -> fixed_out, what `step` keeps of them.
+      prepare: (fixed_in, weights) -> fixed_out, what `step` keeps of them. The weights, here and
+        below, are given by the path of their use; the cell reads all others itself.
       prefilled: its elements that prompts run through; see TargetDependence.
       prefill_in, prefill_out: as moving_in and moving_out, for prompts.
       prefill: (first position, starts, prefill_in, fixed_step_in, what `prepare` kept, the past of
-        one hypothesis, weights_elsewhere()) -> prefill_out, the past after these positions.
+        one hypothesis, weights) -> prefill_out, the past after these positions.
       step: (position, starts, parents, moving_in, fixed_step_in, what `prepare` kept, the past,
-        weights_elsewhere()) -> moving_out, the past after this position.
+        weights) -> moving_out, the past after this position.
     """
 
     def __init__(self, cell: Cell, network: TargetDependence, variables: Variables,
@@ -78,17 +103,69 @@ class DecodingCell:
         averaged = variables.averaged()
         self._read = variables.reader(cell, averaged)
         self._read_shared = variables.shared_reader(averaged)
-        used = {w.shared_with or w.path for e in (*self.before, *self.stepped)
-                for w in e.layer.weights()}
-        self._elsewhere = [path for path in variables.elsewhere(cell, averaged) if path in used]
+        self._owners = {w.path: w.shared_with or w.path for e in (*self.before, *self.stepped)
+                        for w in e.layer.weights()}
+        elsewhere = variables.elsewhere(cell, averaged)
+        self._elsewhere = {path: owner for path, owner in self._owners.items()
+                           if owner in elsewhere}
 
         self.prepare = placed(self._prepare)
         self.step = placed(self._step)
         self.prefill = placed(self._prefill)
 
-    def weights_elsewhere(self) -> list[tf.Tensor]:
-        """Reads the weights that are on other devices."""
-        return [self._read_shared(path) for path in self._elsewhere]
+    def weights_elsewhere(self) -> dict[str, tf.Tensor]:
+        """Reads the weights that are on other devices, and copies each to the current device."""
+        copies = {owner: tf.identity(self._read_shared(owner))
+                  for owner in dict.fromkeys(self._elsewhere.values())}
+        return {path: copies[owner] for path, owner in self._elsewhere.items()}
+
+    def step_weights(self, elsewhere: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The weights for `step`: `elsewhere`, and those that it would cast at every position.
+
+        They are cast here, once. It takes longer to read and cast a weight than to multiply it with
+        the activations of one position.
+        """
+        casts, weights = {}, dict(elsewhere)
+        for path, dtype in self._narrow.items():
+            owner = self._owners[path]
+            if (owner, dtype) not in casts:
+                weight = elsewhere[path] if path in elsewhere else self._read(owner)
+                casts[owner, dtype] = tf.cast(weight, dtype)
+            weights[path] = casts[owner, dtype]
+        return weights
+
+    @functools.cached_property
+    def _narrow(self) -> dict[str, tf.DType]:
+        """Path of a use -> the narrower dtype, of weights that `step` does nothing to but cast."""
+        if not any(spec.dtype.is_floating and spec.dtype.size < 4 for element in self.stepped
+                   for value in element.writes.values() for spec in value.specs):
+            return {}
+
+        width = self._params.beam_size
+        weights = {w.path: tf.TensorSpec(w.shape, w.dtype) for e in self.stepped
+                   for w in e.layer.weights()}
+        specs = [weights, [_of_one(value, 1) for value in self.fixed_in],
+                 [_of_one(value, width) for value in self.moving_in]]
+
+        def step(*flat: tf.Tensor) -> None:
+            """The first position of one sentence."""
+            weights, fixed, moving = tf.nest.pack_sequence_as(specs, flat)
+            fixed_out, kept = self._prepare(fixed, self.weights_elsewhere())
+            values = {**dict(zip(self.fixed_in, fixed, strict=True)),
+                      **dict(zip(self.fixed_out, fixed_out, strict=True))}
+            self._step(tf.constant(0), tf.zeros([1], tf.int32), tf.zeros([1, width], tf.int32),
+                       moving, values_of(values, self.fixed_step_in), kept,
+                       self.initial_past(tf.constant(1)), weights)
+
+        with tf.init_scope():   # This may be asked for while another graph is built.
+            traced = tf.compat.v1.wrap_function(step, tf.nest.flatten(specs))
+        tensors = dict(zip(sorted(weights), traced.inputs, strict=False))   # Captures follow.
+        casts = {cast.op.name: cast.dtype for cast in narrow_casts(
+            traced.graph, {tensor.name for tensor in tensors.values()})}
+        dtypes = {path: {casts.get(op.name) for op in tensor.consumers()}
+                  for path, tensor in tensors.items()}
+        return {path: dtype for path, all_dtypes in dtypes.items() if len(all_dtypes) == 1
+                for dtype in all_dtypes if dtype}
 
     def initial_past(self, num_sentences: tf.Tensor) -> dict[str, NestedMap]:
         """Returns the past of every stepped element before the first position, by its index."""
@@ -99,11 +176,11 @@ class DecodingCell:
                 for e in self.stepped}
 
     def _prepare(self, inputs: list[Nested],
-                 elsewhere: list[tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
+                 weights: Mapping[str, tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
         """Runs what does not depend on the target, as `prepare` says."""
         values, ctx, prepared = dict(zip(self.fixed_in, inputs, strict=True)), Context(), {}
         for element in (*self.before, *self.stepped):
-            layer, theta = element.layer, self._theta(element, elsewhere)
+            layer, theta = element.layer, self._theta(element, weights)
             if element in self.before:
                 written = layer.written(layer.fprop(
                     theta, ctx, **{a: values[v] for a, v in element.reads.items()}))
@@ -117,7 +194,7 @@ class DecodingCell:
     def _step(self, position: tf.Tensor, starts: tf.Tensor, parents: tf.Tensor,
               moving: list[Nested], fixed: list[Nested], prepared: dict[str, Nested],
               past: dict[str, Nested],
-              elsewhere: list[tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
+              weights: Mapping[str, tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
         """Runs the stepped elements for one position, as `step` says."""
         values = {**dict(zip(self.moving_in, moving, strict=True)),
                   **dict(zip(self.fixed_step_in, fixed, strict=True))}
@@ -128,13 +205,13 @@ class DecodingCell:
         for element in self.stepped:
             key = _key(element)
             written, next_past[key] = self._decoded(
-                element, element.layer.decode, ctx, values, prepared[key], past[key], elsewhere)
+                element, element.layer.decode, ctx, values, prepared[key], past[key], weights)
             values.update(written)
         return values_of(values, self.moving_out), next_past
 
     def _prefill(self, first: tf.Tensor, starts: tf.Tensor, moving: list[Nested],
                  fixed: list[Nested], prepared: dict[str, Nested], past: dict[str, Nested],
-                 elsewhere: list[tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
+                 weights: Mapping[str, tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
         """Runs the prefilled elements for positions of a prompt, as `prefill` says."""
         values = {**dict(zip(self.prefill_in, moving, strict=True)),
                   **dict(zip(self.fixed_step_in, fixed, strict=True))}
@@ -142,33 +219,37 @@ class DecodingCell:
         for element in self.prefilled:
             key = _key(element)
             written, next_past[key] = self._decoded(
-                element, element.layer.prefill, ctx, values, prepared[key], past[key], elsewhere)
+                element, element.layer.prefill, ctx, values, prepared[key], past[key], weights)
             values.update(written)
         return values_of(values, self.prefill_out), next_past
 
     def _decoded(self, element: Element, method: Callable[..., tuple[Nested, NestedMap]],
                  ctx: DecodingContext, values: Mapping[Value, Nested], kept: NestedMap,
                  past: NestedMap,
-                 elsewhere: list[tf.Tensor]) -> tuple[dict[Value, Nested], NestedMap]:
+                 weights: Mapping[str, tf.Tensor]) -> tuple[dict[Value, Nested], NestedMap]:
         """Calls `decode` or `prefill` of an element; returns what it writes, and the new past."""
         inputs = {argument: values[v]
                   for argument, v in self._network.decode_reads(element).items()}
-        result, next_past = method(self._theta(element, elsewhere), ctx, kept, past, **inputs)
+        result, next_past = method(self._theta(element, weights), ctx, kept, past, **inputs)
         written = element.layer.written(result)
         return {element.writes[name]: new for name, new in written.items()}, next_past
 
-    def _theta(self, element: Element, elsewhere: list[tf.Tensor]) -> NestedMap:
-        """Returns the weights of an element; those of other cells are given."""
-        weights = dict(zip(self._elsewhere, elsewhere, strict=True))
-        owners = {w.path: w.shared_with or w.path for w in element.layer.weights()}
+    def _theta(self, element: Element, weights: Mapping[str, tf.Tensor]) -> NestedMap:
+        """Returns the weights of an element, of which some are given."""
         return element.layer.theta({
-            path: weights[owner] if owner in weights else self._read(owner)
-            for path, owner in owners.items()})
+            w.path: weights[w.path] if w.path in weights else self._read(self._owners[w.path])
+            for w in element.layer.weights()})
 
     def _context(self, position: tf.Tensor | int,
                  starts: tf.Tensor | None = None) -> DecodingContext:
         return DecodingContext(position, self._params.beam_size, self._num_candidates,
                                self._params.max_length, starts)
+
+
+def _of_one(value: Value, width: int) -> Nested:
+    """The specs of a value [1, width, ...]."""
+    return nested.map_leaves(
+        lambda spec: tf.TensorSpec([1, width, *spec.shape[2:]], spec.dtype), value.spec)
 
 
 def values_of(values: Mapping[Value, Nested], wanted: Sequence[Value]) -> list[Nested]:

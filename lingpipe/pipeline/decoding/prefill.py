@@ -30,7 +30,7 @@ import tensorflow as tf
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.layers.shapes import dims
-from lingpipe.pipeline.decoding.decoding_cell import DecodingCell, values_of
+from lingpipe.pipeline.decoding.decoding_cell import DecodingCell, Prepared, values_of
 from lingpipe.pipeline.execution.placed import call_on
 from lingpipe.pipeline.planning.dataflow import Value
 
@@ -75,7 +75,7 @@ def without_padding(ids: tf.Tensor, starts: tf.Tensor, end_id: int) -> tf.Tensor
 
 
 def read(cells: Mapping[str, DecodingCell], target: Value, ids: tf.Tensor, pass_size: int,
-         prepared: Mapping[str, Nested]) -> dict[str, Nested]:
+         prepared: Mapping[str, Prepared]) -> dict[str, Nested]:
     """Reads ids [n, c]; returns what the layers of each cell remember of them.
 
     Args:
@@ -83,7 +83,7 @@ def read(cells: Mapping[str, DecodingCell], target: Value, ids: tf.Tensor, pass_
       target: the value of the ids.
       ids: those to read.
       pass_size: C.
-      prepared: of each cell; see SearchLoop.
+      prepared: of each cell, by the same keys.
     """
     # All hypotheses are the same so far, so one of each sentence is enough.
     start = {key: nested.map_leaves(lambda past: past[:, :1], one.past)
@@ -96,10 +96,10 @@ def read(cells: Mapping[str, DecodingCell], target: Value, ids: tf.Tensor, pass_
         moving: dict[Value, Nested] = {target: ids[:, first:first + pass_size]}
         for key, cell in cells.items():
             if cell.prefilled:
-                elsewhere, kept, _, fixed, starts = prepared[key]
+                of_cell = prepared[key]
                 moving_out, pasts[key] = call_on(cell.device, cell.prefill, [
-                    first, starts, values_of(moving, cell.prefill_in), fixed, kept, pasts[key],
-                    elsewhere])
+                    first, of_cell.starts, values_of(moving, cell.prefill_in), of_cell.values,
+                    of_cell.kept, pasts[key], of_cell.elsewhere])
                 moving.update(zip(cell.prefill_out, moving_out, strict=True))
         return [first + pass_size, *nested.leaves(pasts)]
 

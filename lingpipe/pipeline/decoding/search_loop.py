@@ -10,31 +10,12 @@ from lingpipe.cluster import HOME
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.pipeline.decoding import prefill, search
-from lingpipe.pipeline.decoding.decoding_cell import DecodingCell, values_of
+from lingpipe.pipeline.decoding.decoding_cell import DecodingCell, Prepared, values_of
 from lingpipe.pipeline.decoding.sampling import SamplingParams, narrowed
 from lingpipe.pipeline.decoding.search_params import SearchParams
 from lingpipe.pipeline.decoding.target_dependence import TargetDependence
 from lingpipe.pipeline.execution.placed import call_on, placed
 from lingpipe.pipeline.planning.dataflow import Value
-
-
-class _Prepared(NamedTuple):
-    """What the steps of a cell read at every position, on its device.
-
-    Otherwise it would be sent there for each position.
-
-    Attributes:
-      elsewhere: the tied weights that other cells own.
-      kept: what its layers keep of the values that do not depend on the target.
-      past: what its layers remember before the first position.
-      values: the values that do not depend on the target.
-      starts: [n], the positions where the sentences begin.
-    """
-    elsewhere: list[tf.Tensor]
-    kept: dict[str, Nested]
-    past: dict[str, Nested]
-    values: list[Nested]
-    starts: tf.Tensor
 
 
 class GroupState(NamedTuple):
@@ -47,7 +28,7 @@ class GroupState(NamedTuple):
       past: of each cell, what its layers remember.
       search: the state of the search.
     """
-    prepared: dict[str, _Prepared]
+    prepared: dict[str, Prepared]
     given: NestedMap
     past: dict[str, Nested]
     search: NestedMap
@@ -133,12 +114,12 @@ class SearchLoop:
         return given.prompts[:, 0], NestedMap({**given, 'prompts': given.prompts[:, 1:]})
 
     def _prepare(self, fixed: dict[Value, Nested], limits: tf.Tensor,
-                 starts: tf.Tensor) -> dict[str, _Prepared]:
+                 starts: tf.Tensor) -> dict[str, Prepared]:
         """Computes what does not depend on the target, cell by cell."""
         values, prepared = dict(fixed), {}
         for key, cell in self._cells.items():
             with tf.device(cell.device):
-                elsewhere = [tf.identity(weight) for weight in cell.weights_elsewhere()]
+                elsewhere = cell.weights_elsewhere()
                 fixed_out, kept = call_on(cell.device, cell.prepare,
                                           [values_of(values, cell.fixed_in), elsewhere])
                 values.update(zip(cell.fixed_out, fixed_out, strict=True))
@@ -146,20 +127,20 @@ class SearchLoop:
                 past = cell.initial_past(tf.shape(limits)[0])
                 fixed_step_in = [nested.map_leaves(tf.identity, value)
                                  for value in values_of(values, cell.fixed_step_in)]
-                prepared[key] = _Prepared(elsewhere, kept, past, fixed_step_in,
-                                          tf.identity(starts))
+                prepared[key] = Prepared(elsewhere, cell.step_weights(elsewhere), kept, past,
+                                          fixed_step_in, tf.identity(starts))
         return prepared
 
-    def _step(self, state: NestedMap, past: dict[str, Nested], prepared: dict[str, _Prepared],
+    def _step(self, state: NestedMap, past: dict[str, Nested], prepared: dict[str, Prepared],
               given: NestedMap) -> dict[str, Nested]:
         """Runs one position through all cells, and then the search."""
         moving: dict[Value, Nested] = {self._target: state.next}
         next_past = {}
         for key, cell in self._cells.items():
-            elsewhere, kept, _, fixed, starts = prepared[key]
+            of_cell = prepared[key]
             moving_out, next_past[key] = call_on(cell.device, cell.step, [
-                state.position, starts, state.parents, values_of(moving, cell.moving_in), fixed,
-                kept, past[key], elsewhere])
+                state.position, of_cell.starts, state.parents, values_of(moving, cell.moving_in),
+                of_cell.values, of_cell.kept, past[key], of_cell.weights])
             moving.update(zip(cell.moving_out, moving_out, strict=True))
 
         next_state = call_on(self._last, self._advance, [state, moving[self._candidates], given])
