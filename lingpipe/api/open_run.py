@@ -204,7 +204,8 @@ class OpenRun:
 
     def _traced(self, site: Site) -> TracedNetwork:
         if self._network is None:
-            self._network = make_traced_network(self.experiment, self.logdir, site)
+            self._network = make_traced_network(
+                self.experiment, self.logdir, site, has_slots=self._is_writer)
         return self._network
 
     def close(self) -> None:

@@ -242,17 +242,18 @@ class Checkpointer:
     # Restoring.
 
     def restore(self, variables: Mapping[str, tf.Variable], step: int | None = None,
-                check: Callable[[Metadata], None] = lambda metadata: None
-                ) -> dict[str, Any] | None:
+                check: Callable[[Metadata], None] = lambda metadata: None,
+                reads_slots: bool = True) -> dict[str, Any] | None:
         """Assigns all variables from the newest checkpoint that is whole.
 
         Each newer checkpoint, which is damaged, is reported in the log.
 
         Args:
-          variables: exactly those that were saved.
+          variables: exactly those that were saved, but for slots that are not read.
           step: of another checkpoint than the newest, as for an evaluation.
           check: a function of the metadata, called before any variable is assigned. It raises
             ValueError to refuse the checkpoint.
+          reads_slots: whether the variables have the optimizer's.
 
         Returns:
           The metadata that was saved, with 'step'; None if there is no checkpoint.
@@ -273,7 +274,7 @@ class Checkpointer:
         for candidate in [step] if step is not None else reversed(steps):
             path = self.path(candidate)
             try:
-                return self._restore_one(path, variables, check)
+                return self._restore_one(path, variables, check, reads_slots)
             except DamagedError as error:
                 failures.append(f'{path}: {error}')
                 self._damaged.add(candidate)
@@ -288,7 +289,7 @@ class Checkpointer:
         return None
 
     def _restore_one(self, path: str, variables: Mapping[str, tf.Variable],
-                     check: Callable[[Metadata], None]) -> dict[str, Any]:
+                     check: Callable[[Metadata], None], reads_slots: bool) -> dict[str, Any]:
         """Assigns all variables from one checkpoint; returns and raises as `restore` does.
 
         Raises:
@@ -296,7 +297,9 @@ class Checkpointer:
         """
         facts = read_facts(path)
         check(facts['metadata'])
-        check_same(path, facts['variables'], variables)
+        saved = {key: kind for key, kind in facts['variables'].items()
+                 if reads_slots or not key.startswith('optimizer/')}
+        check_same(path, saved, variables)
         pairs = ((variable, key) for key, variable in variables.items())
         files.assign(path, facts['variables'], pairs, self._worker_files)
 

@@ -6,32 +6,28 @@ partition puts it elsewhere.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeAlias
 
 import tensorflow as tf
 
-from lingpipe.learning.averages import Averages
+from lingpipe.learning.averaged_layer import AveragedLayer
 from lingpipe.learning.gradient import Gradient, cast
 from lingpipe.learning.layer_optimizer import LayerOptimizer
 from lingpipe.learning.program_order import in_program_order
-from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.learning.update_rule import UpdateRule
 
 _GivenGradient: TypeAlias = Gradient | Callable[[], Gradient | None] | None
 
 
-class LayerLearner(TrainedLayer):
+class LayerLearner(AveragedLayer):
     """Slots, averages and updates of one layer; see Learner.for_layer."""
 
     def __init__(self, rule: UpdateRule, layer_path: str, weights: Mapping[str, tf.Variable],
                  experiment_seed: int = 0):
-        super().__init__(weights, rule.decays)
-        self._rule = rule
-        device = next((weight.device for weight in weights.values()), None)
-        with tf.device(device):
+        super().__init__(rule, weights)
+        with tf.device(self._device):
             self._optimizer = LayerOptimizer(rule, layer_path, weights, experiment_seed)
-            self._averages = Averages(weights, rule.ema_decay, rule.ema_warmup)
 
     @property
     def kind(self) -> Hashable:
@@ -101,30 +97,6 @@ class LayerLearner(TrainedLayer):
             written = self._averages.update(path, weight, ema_decay)
             return written or ([] if gradient is None else [weight.read_value()])
 
-    def follow_weights(self, but: Container[str] = (),
-                       assigned: Mapping[str, tf.Variable] | None = None) -> None:
-        """Sets averages, and slots that are copies at first, to weights that other code assigned.
-
-        Args:
-          but: keys in `variables` of what that code has assigned too.
-          assigned: path -> the weight that it assigned, if not this layer's own.
-        """
-        variables = self.variables()
-        for path, weight in self.weights.items():
-            weight = weight if assigned is None else assigned[path]
-            slots = [f'optimizer/{path}/{name}' for name in self._rule.copied_slots]
-            for key in (f'ema/{path}', *slots):
-                if key in variables and key not in but:
-                    variables[key].assign(tf.cast(weight, variables[key].dtype))
-
-    def ema(self) -> dict[str, tf.Variable]:
-        """The moving averages by path of the weight; empty if ema_decay is none."""
-        return dict(self._averages.variables)
-
     def variables(self) -> dict[str, tf.Variable]:
-        """All that a checkpoint must hold besides the weights, by stable keys.
-
-        They are ema/<weight path>, and those of LayerOptimizer.variables if there are weights.
-        """
-        averages = {f'ema/{path}': one for path, one in self._averages.variables.items()}
-        return {**averages, **(self._optimizer.variables() if self.weights else {})}
+        """Those of AveragedLayer and, if there are weights, of LayerOptimizer."""
+        return {**super().variables(), **(self._optimizer.variables() if self.weights else {})}

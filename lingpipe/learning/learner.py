@@ -20,6 +20,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import Configurable, field
 from lingpipe.layers.weight import Weight
 from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.averaged_layer import AveragedLayer
 from lingpipe.learning.gradient import Gradient, added
 from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.learning.optimizer import Optimizer
@@ -198,6 +199,10 @@ class Learner(Configurable):
         """Returns what trains of one layer, given its weights by path."""
         return TrainedLayer({path: weight for path, weight in weights.items()
                              if not self.is_frozen(path)}, self.decays)
+
+    def averaged(self, weights: Mapping[str, tf.Variable]) -> AveragedLayer:
+        """Makes the averages of one layer, without slots; `weights` are those of `for_layer`."""
+        return AveragedLayer(self._rule, self.trained(weights).weights)
 
     def for_layer(self, layer_path: str, weights: Mapping[str, tf.Variable],
                   experiment_seed: int = 0) -> LayerLearner:

@@ -92,18 +92,20 @@ class Experiment(Configurable):
         return other
 
     def make_program(self, devices: Sequence[str] = (),
-                     pipeline: PipelineParams | None = None) -> Program:
+                     pipeline: PipelineParams | None = None, has_slots: bool = True) -> Program:
         """The network on its devices, with its variables. cluster.configure comes before it.
 
         Args:
           devices: one tf.device string a cell; default: those that the Params name.
           pipeline: what these devices run; default: as the Params say.
+          has_slots: whether it can train; see Program.
         """
         check_keys(self.train_input, self.task.network.reads().values())
         for source in (self.train_input, *self.eval_inputs.values()):
             self.task.check_input(source)
         return Program(self.task.network, self.train_input.specs(),
-                       self._pipeline_on(devices, pipeline), self.task.learner, self.params.seed)
+                       self._pipeline_on(devices, pipeline), self.task.learner, self.params.seed,
+                       has_slots=has_slots)
 
     def make_plan(self, devices: Sequence[str] = (),
                   pipeline: PipelineParams | None = None) -> Plan:

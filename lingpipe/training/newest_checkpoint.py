@@ -44,7 +44,9 @@ def step_of(logdir: str, checkpoint: str) -> int | None:
 
 def restored(experiment: Experiment, logdir: str,
              devices: Sequence[str] = ()) -> tuple[Program, Metadata]:
-    """The program with the weights of the newest checkpoint, and the checkpoint's metadata.
+    """A program with the weights of the newest checkpoint, and the checkpoint's metadata.
+
+    It has no optimizer slots, and so cannot train.
 
     Args:
       experiment: makes the program.
@@ -55,7 +57,7 @@ def restored(experiment: Experiment, logdir: str,
       ValueError: there is no checkpoint, or it does not fit.
     """
     check_has_checkpoint(logdir)
-    program = experiment.make_program(devices)
+    program = experiment.make_program(devices, has_slots=False)
     return program, restore(program, experiment, logdir)
 
 
@@ -100,7 +102,8 @@ def restore(program: Program, experiment: Experiment, logdir: str,
     check_has_checkpoint(logdir)
     checkpointer = checkpoints_in(logdir)
     program.replicas_may_differ()
-    metadata = checkpointer.restore(program.variables(), step_named(checkpointer, checkpoint))
+    metadata = checkpointer.restore(program.variables(), step_named(checkpointer, checkpoint),
+                                    reads_slots=program.placed.has_slots)
     assert metadata is not None
     _warn_of_another_network(
         metadata.get('params', ''), experiment.params, checkpointer.directory)

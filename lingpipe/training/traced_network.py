@@ -24,14 +24,16 @@ class TracedNetwork:
     predictions: Predictions
 
 
-def make_traced_network(experiment: Experiment, logdir: str, site: Site) -> TracedNetwork:
+def make_traced_network(experiment: Experiment, logdir: str, site: Site,
+                        has_slots: bool = True) -> TracedNetwork:
     """Makes the variables of an experiment; each step is traced when it is first used.
 
     Args:
       experiment: makes the program.
       logdir: where the pictures of evaluations go.
       site: where the cells are.
+      has_slots: whether it can train; see Program.
     """
-    program = experiment.make_program(site.devices, site.pipeline)
+    program = experiment.make_program(site.devices, site.pipeline, has_slots)
     evaluations = Evaluations(program, experiment.eval_inputs, experiment.task, logdir)
     return TracedNetwork(program, evaluations, Predictions(program, experiment))

@@ -46,7 +46,7 @@ class Program(ProgramSteps):
     def __init__(self, network: Sequential,
                  batch_spec: dict[str, Nested] | Sequence[dict[str, Nested]],
                  params: PipelineParams, learner: Learner, seed: int = 0,
-                 devices: Sequence[str] = ()):
+                 devices: Sequence[str] = (), has_slots: bool = True):
         """Plans the steps and creates all variables; nothing is traced yet.
 
         Args:
@@ -59,6 +59,8 @@ class Program(ProgramSteps):
           seed: seeds the initial weights and all randomness in layers.
           devices: [R K] tf.device strings, replica after replica; default: params.devices, or else
             cluster.default_devices.
+          has_slots: whether it can train. Without optimizer slots it takes less memory, reads less
+            of a checkpoint, and can do all else.
         """
         cluster.set_graph_optimizer(params.use_graph_optimizer)
         devices = list(devices or params.devices or cluster.default_devices(params.num_devices))
@@ -78,7 +80,7 @@ class Program(ProgramSteps):
                          learner.update_bytes)
         plans = [plan, *(plan_like(plan, network, spec, learner.is_frozen) for spec in specs[1:])]
         check_gradient_rows(plan.elements, learner.params.accumulate)
-        replicas = placed_replicas(plan, network, learner, seed)
+        replicas = placed_replicas(plan, network, learner, seed, has_slots)
         self.placed = replicas[0]
         self._predictors: dict[tuple[str, ...], Predictor] = {}   # by outputs
         super().__init__(list(map(Shape, specs, plans)), replicas, learner, seed)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from lingpipe.layers.base import Layer
 from lingpipe.layers.weight import Weight
+from lingpipe.learning.averaged_layer import AveragedLayer
 from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.learning.learner import Learner
 from lingpipe.learning.trained_layer import TrainedLayer
@@ -26,12 +27,13 @@ class Variables:
         variable of its own.
       cell_of: path -> index of the cell on whose device the weight is.
       trained: layer path -> the layer's weights that train.
-      learners: layer path -> the learner of those that this replica updates.
+      averaged_layers: layer path -> those that this replica updates, with their averages.
+      has_slots: whether there are optimizer slots, so that the weights can train.
     """
 
     def __init__(self, network: Layer, cells: Sequence[Cell], learner: Learner, seed: int,
                  updated: Callable[[str], bool] = lambda path: True,
-                 others: Sequence[Variables] = ()):
+                 others: Sequence[Variables] = (), has_slots: bool = True):
         """Creates all variables.
 
         Args:
@@ -42,11 +44,13 @@ class Variables:
           updated: path -> whether this replica updates the weight, and so keeps its slots.
           others: the other replicas, of which some keep the slots that this one does not. Only the
             first replica is given them.
+          has_slots: whether there are optimizer slots.
         """
         self.weights: dict[str, tf.Variable] = {}
         self.cell_of: dict[str, int] = {}
         self.trained: dict[str, TrainedLayer] = {}
-        self.learners: dict[str, LayerLearner] = {}
+        self.averaged_layers: dict[str, AveragedLayer] = {}
+        self.has_slots = has_slots
         self._others = others
         by_path = {w.path: w for w in network.weights()}
 
@@ -68,8 +72,9 @@ class Variables:
                     if own:
                         self.trained[element.layer.path] = learner.trained(own)
                     if mine:
-                        self.learners[element.layer.path] = learner.for_layer(
-                            element.layer.path, mine, seed)
+                        path = element.layer.path
+                        self.averaged_layers[path] = (learner.for_layer(path, mine, seed)
+                                                      if has_slots else learner.averaged(mine))
 
     def _make(self, weight: Weight, cell: Cell, seed: int) -> None:
         self.weights[weight.path] = tf.Variable(
@@ -79,7 +84,8 @@ class Variables:
     @functools.cached_property
     def updated(self) -> frozenset[str]:
         """The paths of the weights that this replica updates."""
-        return frozenset(path for one in self.learners.values() for path in one.weights)
+        return frozenset(path for one in self.averaged_layers.values()
+                         for path in one.weights)
 
     def trained_of(self, cell: Cell) -> list[TrainedLayer]:
         """What trains of a cell's layers, in their order."""
@@ -88,8 +94,8 @@ class Variables:
 
     def learners_of(self, cell: Cell) -> list[LayerLearner]:
         """The learners of a cell's layers, in their order."""
-        return [self.learners[element.layer.path] for element in cell.elements
-                if element.layer.path in self.learners]
+        layers = [self.averaged_layers.get(element.layer.path) for element in cell.elements]
+        return [layer for layer in layers if isinstance(layer, LayerLearner)]
 
     def by_key(self) -> dict[str, tf.Variable]:
         """All variables by their keys in checkpoints, which do not depend on the partition.
@@ -97,13 +103,13 @@ class Variables:
         Those of other replicas are among them if this one was given them.
         """
         variables = {f'weights/{path}': variable for path, variable in self.weights.items()}
-        for learner in self._all_learners():
-            for key, variable in learner.variables().items():
+        for layer in self._all_averaged_layers():
+            for key, variable in layer.variables().items():
                 variables.setdefault(key, variable)   # This replica's come first.
         return variables
 
-    def _all_learners(self) -> list[LayerLearner]:
-        return [learner for one in (self, *self._others) for learner in one.learners.values()]
+    def _all_averaged_layers(self) -> list[AveragedLayer]:
+        return [layer for one in (self, *self._others) for layer in one.averaged_layers.values()]
 
     def follow_weights(self, but: Container[str]) -> None:
         """Restarts the moving averages from the weights, after other code has assigned these.
@@ -112,8 +118,8 @@ class Variables:
           but: the keys of variables that the other code has assigned as well, and that stay as
             they are.
         """
-        for learner in self._all_learners():
-            learner.follow_weights(but, self.weights)
+        for layer in self._all_averaged_layers():
+            layer.follow_weights(but, self.weights)
 
     def averaged(self) -> dict[str, tf.Variable]:
         """path -> the variable that evaluation uses.
@@ -124,7 +130,7 @@ class Variables:
 
     def averages(self) -> dict[str, tf.Variable]:
         """path -> moving average, of the weights of which this replica knows one."""
-        return {path: average for one in self._all_learners()
+        return {path: average for one in self._all_averaged_layers()
                 for path, average in one.ema().items()}
 
     def evaluated(self) -> dict[str, tf.Tensor]:

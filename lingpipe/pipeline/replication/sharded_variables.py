@@ -10,21 +10,23 @@ from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.slot_shares import replica_of_weights
 
 
-def placed_replicas(plan: Plan, network: Layer, learner: Learner, seed: int) -> list[Variables]:
-    """Creates the variables of all replicas, [R].
+def placed_replicas(plan: Plan, network: Layer, learner: Learner, seed: int,
+                    has_slots: bool = True) -> list[Variables]:
+    """Creates the variables of all replicas, [R], with optimizer slots or without.
 
     With PipelineParams.shard_slots, each keeps the slots and averages of the weights that it
     updates, and the first one knows those of the others too. Otherwise each keeps all.
     """
     if not plan.params.shard_slots:
-        return [Variables(network, cells, learner, seed) for cells in plan.replicas]
+        return [Variables(network, cells, learner, seed, has_slots=has_slots)
+                for cells in plan.replicas]
 
     replica_of = replica_of_weights(plan.cells, learner.slot_bytes, len(plan.replicas))
 
     def shares_of(replica: int) -> Callable[[str], bool]:
         return lambda path: replica_of[path] == replica
 
-    others = [Variables(network, cells, learner, seed, shares_of(r))
+    others = [Variables(network, cells, learner, seed, shares_of(r), has_slots=has_slots)
               for r, cells in enumerate(plan.replicas[1:], start=1)]
-    first = Variables(network, plan.replicas[0], learner, seed, shares_of(0), others)
+    first = Variables(network, plan.replicas[0], learner, seed, shares_of(0), others, has_slots)
     return [first, *others]

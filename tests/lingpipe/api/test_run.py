@@ -213,6 +213,8 @@ def test_a_logdir_has_one_run_at_a_time(run: Run) -> None:
         start(Tiny, logdir=run.logdir)
     with start(Tiny, logdir=run.logdir, only_reads=True) as reader:
         assert reader.evaluate() == run.evaluate()
+        network, _ = reader.at_site(reader.restored)
+        assert not any(key.startswith('optimizer/') for key in network.program.variables())
         with pytest.raises(ValueError, match='only reads .*; start one without only_reads'):
             reader.train()
     with pytest.raises(ValueError, match=f'this run in {run.logdir} is closed; start another'):
