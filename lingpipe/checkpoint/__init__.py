@@ -29,6 +29,7 @@ process that trains does so for them, and workers need no file system in common.
     initialization.py  weights from another experiment, or from a file
     weight_files.py    files of weights that other programs have written
     hugging_face.py    folders of Hugging Face, by the names of a LanguageModel's weights
+    peft_adapters.py   folders of peft, with the adapters of such a model
     copier.py          the values of variables at one moment, to be written while training goes on
     pacing.py          how much CPU time the thread that writes takes
     unreadable.py      what is there and cannot be read, which is not damage

@@ -94,8 +94,8 @@ def check_no_adapters(path: str) -> None:
     """Raises ValueError if a path is a folder of the library peft, with adapters of a model."""
     if path and os.path.isfile(os.path.join(path, _ADAPTERS)):
         raise ValueError(f'{path} has {_ADAPTERS}, so that it holds adapters of the library peft, '
-                         'which are not read here; merge them into their model (merge_and_unload '
-                         'of peft, then save_pretrained to another folder), and name that folder.')
+                         'which are not read here; name the folder of their model here, and this '
+                         'one in initialize_from.adapters (docs/hugging-face.md, Adapters).')
 
 
 def read_config(path: str) -> dict[str, Any]:

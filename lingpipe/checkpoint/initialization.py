@@ -16,6 +16,7 @@ from lingpipe.checkpoint.checkpointer import Checkpointer
 from lingpipe.checkpoint.chosen_step import NEWEST, step_named
 from lingpipe.checkpoint.facts import STEP_NAME, DamagedError, Metadata, read_facts
 from lingpipe.checkpoint.parts import Kinds
+from lingpipe.checkpoint.peft_adapters import PeftAdapters
 from lingpipe.checkpoint.unreadable import is_directory
 from lingpipe.checkpoint.worker_files import WorkerFiles
 from lingpipe.wording.counts import are, counted
@@ -107,6 +108,23 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
         except DamagedError as error:
             logging.warning('checkpoint %s is damaged and not used: %s', path, error)
     raise AssertionError('_whole_ones has raised an error')
+
+
+def with_adapters(report: Initialization, variables: Mapping[str, tf.Variable],
+                  adapters: PeftAdapters) -> Initialization:
+    """Assigns the adapters of a folder of peft, after `initialize` has taken the weights.
+
+    Args:
+      report: what `initialize` did.
+      variables: by key, with all adapters of the folder.
+      adapters: fit the network.
+    """
+    of_adapters = Initialization(adapters.path, {key: key for key in adapters.shapes}, {})
+    _assign(variables, of_adapters, adapters.read)
+    return Initialization(
+        f'{report.source} and {adapters.path}',
+        report.taken | {key: adapters.tensor_of(key) for key in adapters.shapes},
+        {key: why for key, why in report.not_taken.items() if key not in adapters.shapes})
 
 
 def _initialize_from_file(variables: Mapping[str, tf.Variable], path: str, rules: Rules,

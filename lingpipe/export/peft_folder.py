@@ -5,6 +5,8 @@
 
 GPT-2 has the projections of queries, keys and values side by side in one module. Its one adapter
 has the ranks of all of theirs together; lora_B is 0 where the output of one is not of the other.
+If all three have the same matrix a in every layer, as those of a folder of peft that nothing has
+trained since, it has one rank as there.
 """
 from __future__ import annotations
 
@@ -48,14 +50,20 @@ def peft_folder(network: Layer, weights: Mapping[str, tf.Tensor], source: str) -
 
     tensors: dict[str, StoredWeight] = {}
     ranks: dict[str, int] = {}   # by the last two names of a module, which layers share
-    for module, pieces in _pieces_by_module(model.path, model_type, adapters).items():
+    modules = _pieces_by_module(model.path, model_type, adapters)
+    are_shared = all(_is_shared(pieces, adapters, weights) for pieces in modules.values())
+    for module, pieces in modules.items():
         own = [adapters[path] for path in pieces if path]
-        stored = {'lora_A': tuple(weights[one.own_weights['a'].path] for one in own),
-                  'lora_B': (_block_diagonal(pieces, adapters, weights),)}
+        matrices_a = tuple(weights[one.own_weights['a'].path] for one in own)
+        matrices_b = tuple(weights[one.own_weights['b'].path] for one in own)
+        stored = {'lora_A': matrices_a[:1] if are_shared else matrices_a,
+                  'lora_B': (matrices_b if are_shared
+                             else (_block_diagonal(pieces, adapters, weights),))}
         for name, values in stored.items():
             key = f'{_ROOT}{module}.{name}.weight'
             tensors[key] = StoredWeight(key, values, True, tf.float32)
-        ranks['.'.join(module.split('.')[-2:])] = sum(one.params.rank for one in own)
+        ranks['.'.join(module.split('.')[-2:])] = sum(
+            one.params.rank for one in (own[:1] if are_shared else own))
     config = _config(next(iter(adapters.values())).params, ranks, model_type)
     config['base_model_name_or_path'] = os.path.abspath(source) if is_from_there else None
     return HuggingFaceFolder({'adapter_model.safetensors': tensors},
@@ -75,6 +83,15 @@ def _pieces_by_module(root: str, model_type: str, adapters: Mapping[str, LowRank
     return {name.removesuffix('.weight'): [path_of.get(piece, '')
                                            for piece in hugging_face.pieces_of(name, model_type)]
             for name in dict.fromkeys(map(hugging_face.whole_of, path_of))}
+
+
+def _is_shared(pieces: Sequence[str], adapters: Mapping[str, LowRank],
+               weights: Mapping[str, tf.Tensor]) -> bool:
+    """Whether all pieces of a module have adapters with the same matrix a."""
+    if '' in pieces:
+        return False
+    first, *others = (weights[adapters[path].own_weights['a'].path] for path in pieces)
+    return all(np.array_equal(first.numpy(), other.numpy()) for other in others)
 
 
 def _block_diagonal(pieces: Sequence[str], adapters: Mapping[str, LowRank],

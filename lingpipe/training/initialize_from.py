@@ -14,6 +14,9 @@ class InitializeFrom(Params):
         '', "Another experiment's logdir, its checkpoints, or one of them; or a file of weights, "
             ".npz, .safetensors, .keras or .weights.h5; or a folder of Hugging Face with "
             "config.json; empty: all weights start from scratch.")
+    adapters: str = field(
+        '', "A folder of peft, whose adapters come with the weights of their model in `directory`; "
+            'empty: no such folder.')
     checkpoint: str = field(
         'newest', "newest, best or a step: which of the directory's checkpoints is taken.")
     rules: tuple[tuple[str, str | None], ...] = field(
@@ -23,7 +26,10 @@ class InitializeFrom(Params):
         r"'weights/model/encoder/\1'); none takes nothing.")
 
     def check(self) -> None:
-        """Raises ValueError for a malformed rule or checkpoint name."""
+        """Raises ValueError for adapters alone, a malformed rule or checkpoint name."""
+        if self.adapters and not self.directory:
+            raise ValueError(f'adapters={self.adapters!r} come with the weights of their model, '
+                             'and directory is empty; name the folder of this model in directory.')
         check_name(self.checkpoint, 'checkpoint')
         for pattern, replacement in self.rules:
             try:

@@ -47,7 +47,7 @@ def remedy(params: Experiment.Params, checkpointer: Checkpointer, logdir: str,
         start = (f'That run begins with the weights of step {good_step}, the newest saved ones '
                  f'with which a step was finite')
         overrides = [f'initialize_from.directory={checkpointer.path(good_step)}',
-                     *_rules(params.initialize_from), *overrides]
+                     *_defaults(params.initialize_from), *overrides]
     other_logdir = side_files.free_name(os.path.normpath(logdir))   # beside this one, which exists
     flags = ' '.join([f'--logdir={shlex.quote(other_logdir)}', *map(_set, overrides)])
     return (f'If the input is at fault, mend it: the same command then goes on from the checkpoint '
@@ -73,10 +73,8 @@ def _lower(rate: float) -> float:
     return float(f'{min(rate / 10, _LARGEST_RATE):.3g}')
 
 
-def _rules(initialize_from: InitializeFrom) -> list[str]:
-    """The override that resets initialize_from.rules, if this run has rules of its own.
-
-    They were for another source.
-    """
-    default = InitializeFrom().rules
-    return [] if initialize_from.rules == default else [f'initialize_from.rules={write(default)}']
+def _defaults(initialize_from: InitializeFrom) -> list[str]:
+    """The overrides that reset what this run has of its own, since it was for another source."""
+    defaults = {'rules': InitializeFrom().rules, 'adapters': InitializeFrom().adapters}
+    return [f'initialize_from.{name}={write(default)}' for name, default in defaults.items()
+            if initialize_from[name] != default]

@@ -11,6 +11,8 @@ from absl import logging
 from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.checkpoint.facts import Metadata
+from lingpipe.checkpoint.initialization import with_adapters
+from lingpipe.checkpoint.peft_adapters import PeftAdapters
 from lingpipe.input.fingerprint import known_num_examples
 from lingpipe.layers.base import Layer
 from lingpipe.layers.low_rank import adapters_of, scales_of
@@ -102,14 +104,24 @@ class SavedState:
         """Takes weights from another run; returns what a line about the run ends with."""
         problem, train_input = self._experiment.task, self._experiment.train_input
 
+        matrices = {f'weights/{weight.path}': list(weight.shape)
+                    for _, adapter in adapters_of(problem.network) for weight in adapter.weights()}
+        of_peft = PeftAdapters(source.adapters) if source.adapters else None
+        if of_peft:
+            of_peft.check_fits(matrices)
+            _check_scales(problem.network, of_peft.scales, {key: key for key in matrices})
+
         def check(theirs: Metadata, taken: Mapping[str, str]) -> None:
             problem.check_taken(theirs.get('task', {}), taken, train_input)
             _check_scales(problem.network, theirs.get('adapter_scales', {}), taken)
+            if of_peft and (twice := [key for key in taken if key in matrices]):
+                raise ValueError(f'{source.directory} has {twice[0]}, and initialize_from.adapters='
+                                 f'{of_peft.path} has it, too; leave one of the two out.')
 
         initialization = checkpoint.initialize(
-            self._variables, source.directory, source.rules, check, source.checkpoint,
-            [f'weights/{weight.path}' for _, adapter in adapters_of(problem.network)
-             for weight in adapter.weights()])
+            self._variables, source.directory, source.rules, check, source.checkpoint, matrices)
+        if of_peft:
+            initialization = with_adapters(initialization, self._variables, of_peft)
         self._program.placed.follow_weights(initialization.taken)
 
         report = initialization.text()

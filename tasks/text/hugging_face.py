@@ -8,7 +8,9 @@ from typing import Any
 from absl import logging
 
 from lingpipe.checkpoint import hugging_face
+from lingpipe.checkpoint.peft_adapters import PeftAdapters
 from lingpipe.hyperparams import Params
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.tasks.text.hugging_face_config import dropout_of, fields_of
 from lingpipe.tasks.text.language_model import LanguageModel
 
@@ -42,6 +44,23 @@ def language_model(folder: str | os.PathLike[str], **fields: Any) -> LanguageMod
                         path, ', '.join(f'{name}={rate}' for name, rate in dropout.items()))
     params: dict[str, Any] = {'name': 'model', 'has_bytes': False, **known, **fields}
     return LanguageModel.Params(**params)
+
+
+def peft_adapters(folder: str | os.PathLike[str]) -> Adapters:
+    """Returns what `language_model(adapters=...)` needs to have the adapters of a folder of peft.
+
+    Their matrices come from there with `InitializeFrom(adapters=folder)` of the experiment.
+
+    Args:
+      folder: has adapter_config.json and adapter_model.safetensors; see docs/hugging-face.md.
+
+    Raises:
+      ValueError: a file is missing or damaged, or says what is not supported.
+      OSError: a file cannot be read.
+    """
+    adapters = PeftAdapters(os.fspath(folder))
+    return Adapters(rank=adapters.rank, alpha=adapters.alpha, dropout_rate=adapters.dropout_rate,
+                    targets=adapters.targets)
 
 
 def check_config(model: Params, facts: Mapping[str, Any]) -> None:
