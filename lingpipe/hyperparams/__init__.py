@@ -21,7 +21,5 @@ from lingpipe.hyperparams.params import Params, path_of
 from lingpipe.hyperparams.paths import ParamsError, UnknownParamError
 from lingpipe.hyperparams.text import diff
 
-__all__ = [
-    'ABSENT', 'REQUIRED', 'Configurable', 'Params', 'ParamsError', 'UnknownParamError',
-    'diff', 'field', 'fields_of', 'path_of',
-]
+__all__ = ['ABSENT', 'REQUIRED', 'Configurable', 'Params', 'ParamsError', 'UnknownParamError',
+           'diff', 'field', 'fields_of', 'path_of']

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform, get_args
 
 from lingpipe.hyperparams import text as whole_text
-from lingpipe.hyperparams.class_names import Owned, class_name, find_class
+from lingpipe.hyperparams.class_names import Owned, class_name, find_class, is_params_class
 from lingpipe.hyperparams.field_types import Entries
 from lingpipe.hyperparams.fields import REQUIRED, check_fields, fields_of, parts
 from lingpipe.hyperparams.paths import Key, ParamsError, UnknownParamError, join_path, split_path
@@ -186,7 +186,7 @@ class Params(Owned):
     def walk(self) -> Iterator[tuple[str, Params]]:
         """(path, params) of these Params, whose path is '', and of all that are nested in them."""
         for keys, params in _nested(self):
-            yield functools.reduce(join_path, keys, ''), params
+            yield reduce(join_path, keys, ''), params
 
     def copy(self) -> Self:
         """A deep copy, not frozen, with no parent."""
@@ -213,10 +213,12 @@ class Params(Owned):
     def _at(self, keys: tuple[Key, ...]) -> Any:
         """What the keys name, from here down, or an UnknownParamError."""
         value: Any = self
+        tp: Any = None  # Of the field that holds the value.
         for i, key in enumerate(keys):
             values = parts(value)
             if key not in values:
-                raise _unknown(value, key, functools.reduce(join_path, keys[:i], path_of(self)))
+                raise _unknown(value, key, reduce(join_path, keys[:i], path_of(self)), tp)
+            tp = fields_of(value)[str(key)].type if isinstance(value, Params) else None
             value = values[key]
         return value
 
@@ -282,8 +284,7 @@ def with_path(params: T, path: str, parent: Params | None = None) -> T:
 
 
 def _restored(cls: type[Params], values: dict[str, Any], is_frozen: bool) -> Params:
-    params = cls(**values)
-    return params.freeze() if is_frozen else params
+    return cls(**values).freeze() if is_frozen else cls(**values)
 
 
 def _nested(value: object, *keys: Key) -> list[tuple[tuple[Key, ...], Params]]:
@@ -331,7 +332,7 @@ def _made(owner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise
 
 
-def _unknown(value: object, key: Key, path: str) -> UnknownParamError:
+def _unknown(value: object, key: Key, path: str, tp: Any = None) -> UnknownParamError:
     """The error that says what can be asked of the value at a path, of which `key` is no part."""
     if isinstance(value, Params):
         remedy = place_of(key) or nearest(key, fields_of(value))
@@ -342,6 +343,8 @@ def _unknown(value: object, key: Key, path: str) -> UnknownParamError:
         rule = f'use [0] to [{len(value) - 1}]' if value else 'it is empty'
         reason = f'{path} is a tuple of {counted(len(value), "item")}; {rule}'
     else:
-        reason = f'{path} is {show(value)}, which has no parts; set {path} itself'
+        only = [cls for cls in get_args(tp) if is_params_class(cls) and not cls.__subclasses__()]
+        first = f' first, as {path}={class_name(only[0])}' if only else ''
+        reason = f'{path} is {show(value)}, which has no parts; set {path} itself{first}'
     where = join_path(path, key)
     return UnknownParamError(f'{where} does not exist: {reason}', where)

@@ -364,6 +364,10 @@ def test_a_name_like_no_other_gets_the_whole_list():
     ('task.reads.y', 'task.reads.y does not exist: task.reads is a dict; it has a.b "c"\n, x'),
     ('task.lr.x',
      'task.lr.x does not exist: task.lr is 0.5, which has no parts; set task.lr itself'),
+    ('task.inner.x', 'task.inner.x does not exist: task.inner is None, which has no parts; set '
+                     f'task.inner itself first, as task.inner={HERE}:Task.Inner'),
+    ('extra.x',
+     'extra.x does not exist: extra is None, which has no parts; set extra itself'),
     ('task[0]', "task[0] does not exist: Task.Params has no field 0; it has layers, lr, steps, "
                 "is_fast, name, shape, reads, mode, "
                 'inner, head, towers'),
