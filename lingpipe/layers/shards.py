@@ -35,6 +35,7 @@ class Shardable(Layer):
 
         def check(self) -> None:
             """Raises ValueError if there is no such shard."""
+            super().check()
             if self.shard >= self.num_shards:
                 raise ValueError(f'shard={self.shard} is none of num_shards={self.num_shards}; '
                                  'count from 0, or leave it to split().')

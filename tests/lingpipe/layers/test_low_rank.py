@@ -8,7 +8,15 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.hyperparams import ParamsError
-from lingpipe.layers import Dense, GroupedQueryAttention, MeanSquaredErrorLoss, PreNorm, Sequential
+from lingpipe.layers import (
+    Dense,
+    FeedForward,
+    GroupedQueryAttention,
+    MeanSquaredErrorLoss,
+    PreNorm,
+    Sequential,
+    SwiGLU,
+)
 from lingpipe.layers.context import Context
 from lingpipe.layers.low_rank import (
     Adapters,
@@ -101,10 +109,15 @@ def test_a_frozen_weight_stays_and_has_no_slot_no_average_and_no_forecast_of_the
         4 * sum(sizes.values()) + 16 * num_trained)
 
 
-def test_adapters_of_what_the_layer_lacks_are_refused() -> None:
+@pytest.mark.parametrize('layer, projections', [
+    (Dense.Params(input_dim=8, units=6), 'Dense are w'),
+    (FeedForward.Params(input_dim=8, hidden_dim=6), 'FeedForward are w1, w2'),
+    (SwiGLU.Params(input_dim=8, hidden_dim=6), 'SwiGLU are w_gate, w_up, w_down')])
+def test_adapters_of_what_the_layer_lacks_are_refused(layer: Any, projections: str) -> None:
+    """Layers that can be shards took any name, and nothing of them trained."""
     with pytest.raises(ParamsError, match=r"adapters\.targets has 'wq', but the projections of "
-                                          r'Dense are w; name some of these, or none for all'):
-        Dense.Params(input_dim=8, units=6, adapters=Adapters(targets=('wq',))).instantiate()
+                                          f'{projections}; name some of these, or none for all'):
+        layer.copy().set(adapters=Adapters(targets=('wq',))).instantiate()
 
 
 def test_a_rank_is_refused_that_no_matrix_of_the_shape_has() -> None:
