@@ -13,17 +13,17 @@ from __future__ import annotations
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.dropout import drop, drop_flops
+from lingpipe.layers.low_rank import Adaptable
 from lingpipe.layers.nested import NestedMap
-from lingpipe.layers.projection import project, projection_flops
+from lingpipe.layers.projection import projection_flops
 from lingpipe.layers.shapes import check_last_dim, dims
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 
 
-class MultiHeadAttention(Layer):
+class MultiHeadAttention(Adaptable):
     """softmax(q k^T / sqrt(h)) v for each head; x [b, T, D] -> [b, T, D].
 
     x attends to memory [b, S, D_memory], or to itself. Column c of wq, wk and wv belongs to head
@@ -34,8 +34,9 @@ class MultiHeadAttention(Layer):
 
     is_traced_once = True
     mask_rule = 'keeps'
+    projections = ('wq', 'wk', 'wv', 'wo')
 
-    class Params(Layer.Params):
+    class Params(Adaptable.Params):
         """Sizes, causality, dropout and initializer."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
         num_heads: int = field(REQUIRED, 'H, the number of heads.', least=1)
@@ -51,6 +52,7 @@ class MultiHeadAttention(Layer):
 
         def check(self) -> None:
             """Raises ValueError if the number of heads does not divide the channels."""
+            super().check()
             if not self.head_dim and self.input_dim % self.num_heads:
                 raise ValueError(f'num_heads={self.num_heads} does not divide '
                                  f'input_dim={self.input_dim}; choose one that does, or set '
@@ -94,11 +96,11 @@ class MultiHeadAttention(Layer):
             x, memory = (attended, None) if memory is None else (x, attended)
         source = x if memory is None else memory
 
-        q = project(x, theta.wq, theta.get('bq')) * self.head_dim ** -0.5
+        q = self.project(theta, ctx, x, 'wq', 'bq') * self.head_dim ** -0.5
         q = self._heads(q, b, t)  # [b, H, T, h]
         s = dims(source)[1]
-        k = self._heads(project(source, theta.wk, theta.get('bk')), b, s)  # [b, H, S, h]
-        v = self._heads(project(source, theta.wv, theta.get('bv')), b, s)  # [b, H, S, h]
+        k = self._heads(self.project(theta, ctx, source, 'wk', 'bk'), b, s)  # [b, H, S, h]
+        v = self._heads(self.project(theta, ctx, source, 'wv', 'bv'), b, s)  # [b, H, S, h]
 
         scores = tf.cast(tf.matmul(q, k, transpose_b=True), tf.float32)  # [b, H, T, S]
         is_seen = self._is_seen(mask, t)
@@ -109,12 +111,12 @@ class MultiHeadAttention(Layer):
             weights = drop(weights, p.dropout_rate, ctx.seed(self.path))
 
         y = tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3])  # [b, T, H, h]
-        y = project(tf.reshape(y, [-1, self.width]), theta.wo, theta.get('bo'))
+        y = self.project(theta, ctx, tf.reshape(y, [-1, self.width]), 'wo', 'bo')
         return tf.reshape(y, [b, t, p.input_dim])
 
     def cost(self, x: tf.TensorSpec, memory: tf.TensorSpec | None = None,
              mask: tf.TensorSpec | None = None) -> Cost:
-        """Four projections, two products of the heads and a softmax."""
+        """Four projections, adapters, two products of the heads and a softmax."""
         p = self.params
         self._check(x, memory)
         b, t, _ = static_shape(x, self.path, 'x')
@@ -126,7 +128,9 @@ class MultiHeadAttention(Layer):
                  + 2 * 2 * num_elements(scores) * self.head_dim  # The scores, the sum of v.
                  + 5 * num_elements(scores)  # The softmax.
                  + projection_flops(b * t, self.width, p.input_dim, p.use_bias)
-                 + drop_flops(scores, p.dropout_rate))
+                 + drop_flops(scores, p.dropout_rate)
+                 + self.adapter_flops(b * t, x.dtype, ('wq', 'wo'))
+                 + self.adapter_flops(b * s, x.dtype, ('wk', 'wv')))
 
         if p.is_causal or mask is not None:
             # A choice for each score, and what stands in place of a masked one.
@@ -153,8 +157,8 @@ class MultiHeadAttention(Layer):
             mask = tf.cast(mask, tf.bool)
             memory = tf.where(mask[:, :, tf.newaxis], memory, 0)
             kept_mask = {'mask': mask}
-        return NestedMap(k=self._heads(project(memory, theta.wk, theta.get('bk')), n, s),
-                         v=self._heads(project(memory, theta.wv, theta.get('bv')), n, s),
+        return NestedMap(k=self._heads(self.project(theta, ctx, memory, 'wk', 'bk'), n, s),
+                         v=self._heads(self.project(theta, ctx, memory, 'wv', 'bv'), n, s),
                          **kept_mask)
 
     def initial_past(self, num_sentences: int | tf.Tensor, ctx: DecodingContext,
@@ -179,17 +183,17 @@ class MultiHeadAttention(Layer):
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         n, k = dims(x)[:2]
-        q = project(x, theta.wq, theta.get('bq')) * self.head_dim ** -0.5  # [n*k, H*h]
+        q = self.project(theta, ctx, x, 'wq', 'bq') * self.head_dim ** -0.5  # [n*k, H*h]
         if kept:
             y = self._attended_memory(q, kept, n, k, x.dtype)
         elif p.is_causal:
-            y, past = self._attended_past(theta, q, past, x)
+            y, past = self._attended_past(theta, ctx, q, past, x)
         else:
             raise ValueError(f'{self.path}: is_causal=False, but self-attention is decoded '
                              'position by position only if no position sees a later one; set '
                              'is_causal=True, or give it a memory that does not depend on the '
                              'target.')
-        y = project(tf.reshape(y, [-1, self.width]), theta.wo, theta.get('bo'))
+        y = self.project(theta, ctx, tf.reshape(y, [-1, self.width]), 'wo', 'bo')
         return tf.reshape(y, [n, k, p.input_dim]), past
 
     def _attended_memory(self, q: tf.Tensor, kept: NestedMap, n: int | tf.Tensor,
@@ -202,7 +206,7 @@ class MultiHeadAttention(Layer):
         weights = tf.cast(tf.nn.softmax(scores), dtype)
         return tf.transpose(tf.matmul(weights, kept.v), [0, 2, 1, 3])
 
-    def _attended_past(self, theta: NestedMap, q: tf.Tensor, past: NestedMap,
+    def _attended_past(self, theta: NestedMap, ctx: Context, q: tf.Tensor, past: NestedMap,
                        x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
         """What hypotheses find in earlier positions and this one, and the past with this one.
 
@@ -210,8 +214,8 @@ class MultiHeadAttention(Layer):
         """
         n, k = dims(x)[:2]
         one_position = [n, k, self.params.num_heads, 1, self.head_dim]
-        new = NestedMap(k=project(x, theta.wk, theta.get('bk')),
-                        v=project(x, theta.wv, theta.get('bv')))
+        new = NestedMap(k=self.project(theta, ctx, x, 'wk', 'bk'),
+                        v=self.project(theta, ctx, x, 'wv', 'bv'))
         past = NestedMap({name: tf.concat([past[name], tf.reshape(new[name], one_position)], 3)
                           for name in new})  # [n, k, H, t, h]
         q = tf.reshape(q, one_position)

@@ -75,7 +75,9 @@ def split_feed_forward(layer: TransformerEncoderLayer.Params | TransformerDecode
     ffn = FeedForward.Params(
         name='ffn', input_dim=layer.model_dim, hidden_dim=layer.hidden_dim,
         activation=layer.activation, dropout_rate=layer.hidden_dropout_rate,
-        init_scale=layer.ffn_init_scale, reads={'x': 'normalised'}, writes='ffn')
+        init_scale=layer.ffn_init_scale,
+        adapters=layer.adapters and layer.adapters.of(FeedForward.projections),
+        reads={'x': 'normalised'}, writes='ffn')
     residual = Residual.Params(name='ffn_sum', dropout_rate=layer.dropout_rate,
                                reads={'branch': 'ffn'})
     return Sequential.Params(name=layer.name,

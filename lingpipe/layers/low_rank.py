@@ -158,10 +158,17 @@ class Adaptable(Layer):
         adapter = self.children.get(f'{name}{_SUFFIX}')
         return y if adapter is None else y + adapter.fprop(theta[f'{name}{_SUFFIX}'], ctx, x)
 
-    def adapter_flops(self, rows: int, dtype: tf.DType) -> float:
-        """FLOPs of all adapters, each of which reads and adds so many rows."""
+    def adapter_flops(self, rows: int, dtype: tf.DType, names: Sequence[str] = ()) -> float:
+        """FLOPs of the adapters of some projections, or of all.
+
+        Args:
+          rows: those that each adapter reads, and adds.
+          dtype: of the rows.
+          names: of the projections; none: all.
+        """
         return sum((adapter.cost(tf.TensorSpec([rows, adapter.params.input_dim], dtype)).flops
-                    + rows * adapter.params.units for _, adapter in adapters_of(self)), 0.)
+                    + rows * adapter.params.units for path, adapter in adapters_of(self)
+                    if path.rpartition('/')[2] in (names or self.projections)), 0.)
 
 
 def adapters_of(layer: Layer) -> Iterator[tuple[str, LowRank]]:

@@ -30,6 +30,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.dropout import drop, drop_flops
 from lingpipe.layers.feed_forward import FeedForward
 from lingpipe.layers.layer_norm import LayerNorm
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 from lingpipe.pricing import price
@@ -39,6 +40,7 @@ class _TransformerLayer(Layer):
     """What encoder and decoder layers share."""
 
     mask_rule = 'keeps'
+    projections = (*MultiHeadAttention.projections, *FeedForward.projections)   # of all parts
 
     class Params(Layer.Params):
         """Sizes of the parts, their dropout and initialisation."""
@@ -57,6 +59,14 @@ class _TransformerLayer(Layer):
         ffn_init_scale: float = field(1., 'Factor on the variance of the first values of the '
                                           'feed-forward weights.', least=0)
         norm_epsilon: float = field(1e-5, 'Added to the variance by LayerNorm.', least=0)
+        adapters: Adapters | None = field(
+            None, 'Low-rank adapters of projections, each of which trains in place of the own '
+                  'weights of its part; none: these train.')
+
+        def check(self) -> None:
+            """Raises ValueError for adapters of projections that no part has."""
+            if self.adapters is not None:
+                self.adapters.check_targets(_TransformerLayer.projections, 'Transformer layers')
 
     params: Params
 
@@ -66,7 +76,8 @@ class _TransformerLayer(Layer):
         self.add_child(LayerNorm.Params(dim=p.model_dim, epsilon=p.norm_epsilon), f'{name}_norm')
         attention = MultiHeadAttention.Params(
             input_dim=p.model_dim, num_heads=p.num_heads, head_dim=p.head_dim,
-            dropout_rate=p.attention_dropout_rate, **fields)
+            dropout_rate=p.attention_dropout_rate, **fields,
+            adapters=p.adapters and p.adapters.of(MultiHeadAttention.projections))
         self.add_child(attention, name)
 
     def _add_ffn(self) -> None:
@@ -77,7 +88,8 @@ class _TransformerLayer(Layer):
         self.add_child(LayerNorm.Params(dim=p.model_dim, epsilon=p.norm_epsilon), 'ffn_norm')
         ffn = FeedForward.Params(
             input_dim=p.model_dim, hidden_dim=p.hidden_dim, activation=p.activation,
-            dropout_rate=p.hidden_dropout_rate, init_scale=p.ffn_init_scale)
+            dropout_rate=p.hidden_dropout_rate, init_scale=p.ffn_init_scale,
+            adapters=p.adapters and p.adapters.of(FeedForward.projections))
         self.add_child(ffn, 'ffn')
 
     def _plus(self, name: str, theta: NestedMap, ctx: Context, x: tf.Tensor,

@@ -37,6 +37,7 @@ from typing import Any, Literal
 from lingpipe import layers as lib
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
+from lingpipe.layers.low_rank import Adapters, freeze_all_but_adapters
 from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.layers.streamed_softmax import logits_of
 from lingpipe.tasks.translation.padding import PaddingMask, TokenWeight
@@ -97,9 +98,15 @@ class Transformer(Sequential):
             least=1, most=10_000)
         feed_forward_shards: int = field(1, 'Layers that each feed-forward part is split into.',
                                          least=1, most=10_000)
+        adapters: Adapters | None = field(None, 'Low-rank adapters of projections, which train '
+                                                'alone; none: all weights train.')
 
         def check(self) -> None:
-            """Raises ValueError for a tied source that is not there."""
+            """Raises ValueError for a tied source that is not there, and for adapters of no part.
+            """
+            if self.adapters is not None:
+                self.adapters.check_targets(lib.TransformerDecoderLayer.projections,
+                                            'this Transformer')
             if self.tied == 'embeddings' and not self.num_encoder_layers:
                 raise ValueError(
                     "tied='embeddings', but without encoder layers there is one embedding only; "
@@ -111,6 +118,8 @@ class Transformer(Sequential):
         p = params.validate()
         layers = _layers(p, path or p.name or 'transformer')
         super().__init__(with_layers(params, layers), path)
+        if p.adapters is not None:
+            freeze_all_but_adapters(self)
 
     def output_names(self) -> tuple[str, ...]:
         """The logits. Raises ValueError if the softmax is in shards, which never make them."""
@@ -181,7 +190,7 @@ def _input(p: Transformer.Params, what: str, value: str) -> list[Layer.Params]:
 def _fields(p: Transformer.Params, depth: int) -> dict[str, Any]:
     """Returns the fields that all layers of a stack of `depth` have in common."""
     names = ('model_dim', 'hidden_dim', 'num_heads', 'head_dim', 'activation', 'dropout_rate',
-             'attention_dropout_rate', 'hidden_dropout_rate')
+             'attention_dropout_rate', 'hidden_dropout_rate', 'adapters')
     variance_scale = depth ** -2. if p.divide_ffn_init_by_depth else 1.
     return {**{name: getattr(p, name) for name in names}, 'ffn_init_scale': variance_scale}
 

@@ -67,6 +67,10 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'MultiHeadAttention masked': (
         layers.MultiHeadAttention.Params(**ATTENTION, is_causal=True, dropout_rate=0.3),
         SEQUENCE | MASK),
+    'MultiHeadAttention with adapters': (
+        layers.MultiHeadAttention.Params(**ATTENTION, is_causal=True,
+                                         adapters=Adapters(rank=2, targets=('wk', 'wo'))),
+        SEQUENCE | MASK),
     'MultiHeadAttention cross': (
         layers.MultiHeadAttention.Params(**ATTENTION, head_dim=5, memory_dim=6, use_bias=False),
         SEQUENCE | MEMORY | {'mask': ((2, 3), 'mask')}),

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.layers import TransformerDecoderLayer, TransformerEncoderLayer
-from lingpipe.layers.context import Context
+from lingpipe.layers.context import Context, DecodingContext
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.layers.nested import NestedMap, map_leaves
 
 D, H, F = 8, 2, 16
@@ -73,6 +74,31 @@ def test_a_decoder_layer_looks_back_and_at_the_memory() -> None:
         y = x[i] + attention(h, h, w.attention, is_causal=True)
         y = y + attention(norm(y, w.cross_norm), memory[i], w.cross)
         np.testing.assert_allclose(found[i], y + ffn(norm(y, w.ffn_norm), w.ffn), atol=1e-5)
+
+
+def test_adapters_add_to_the_weights_of_all_parts_in_training_and_decoding() -> None:
+    """The layer without adapters, whose weights have the products added, computes the same."""
+    plain = TransformerDecoderLayer.Params(model_dim=D, num_heads=H, hidden_dim=F,
+                                           memory_dim=6).instantiate('layer')
+    layer = plain.params.copy().set(adapters=Adapters(rank=2, alpha=3.)).instantiate('layer')
+    theta = perturbed(layer.initial_theta())
+    merged = NestedMap({part: NestedMap({
+        name: w if f'{name}_adapter' not in theta[part] else
+        w + 3 / 2 * theta[part][f'{name}_adapter'].a @ theta[part][f'{name}_adapter'].b
+        for name, w in theta[part].items() if not name.endswith('_adapter')}) for part in theta})
+    assert {part: len(theta[part]) - len(merged[part]) for part in theta} == {
+        'attention': 4, 'attention_norm': 0, 'cross': 4, 'cross_norm': 0, 'ffn': 2, 'ffn_norm': 0}
+
+    rng = np.random.default_rng(1)
+    x, memory = (tf.constant(rng.normal(size=shape), tf.float32) for shape in ([3, 5, D],
+                                                                               [3, 4, 6]))
+    expected = plain.fprop(merged, Context(), x, memory=memory)
+    np.testing.assert_allclose(layer.fprop(theta, Context(), x, memory=memory), expected, atol=1e-5)
+    ctx = DecodingContext(0, 1, 1, 5)
+    kept, past = layer.prepare(theta, ctx, memory), layer.initial_past(3, ctx, x=x)
+    for t in range(5):
+        y, past = layer.decode(theta, ctx, kept, past, x[:, t:t + 1])
+        np.testing.assert_allclose(y[:, 0], expected[:, t], atol=1e-5)
 
 
 def test_the_weights_are_found_by_their_paths() -> None:

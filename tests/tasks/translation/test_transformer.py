@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from lingpipe import pricing
 from lingpipe.layers.context import Context
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
@@ -379,8 +380,9 @@ def test_the_gradient_of_a_tied_table_is_the_sum_of_its_uses() -> None:
     tiny(tied='embeddings', vocabulary_shards=3, feed_forward_shards=2, dropout_rate=0.1,
          target_word_dropout_rate=0.2),
     tiny(positions='learned', max_length=8, activation='gelu', dtype='bfloat16'),
-    language_model(vocabulary_shards=2)],
-    ids=['plain', 'tied', 'shards', 'bfloat16', 'language model'])
+    language_model(vocabulary_shards=2),
+    tiny(num_encoder_layers=1, num_decoder_layers=1, adapters=Adapters(rank=2))],
+    ids=['plain', 'tied', 'shards', 'bfloat16', 'language model', 'adapters'])
 def test_every_layer_costs_what_its_graph_does(params: Transformer.Params) -> None:
     for e in wire(params.instantiate(), specs()):
         traced = pricing.traced_cost(
@@ -427,6 +429,34 @@ def test_the_number_of_cells_changes_no_bit(fields: Any, num_cells: int, recompu
     one, found = train(fields, 1), train(fields, num_cells, recompute)
     assert one.keys() == found.keys()
     assert [path for path in one if not np.array_equal(one[path], found[path])] == []
+
+
+def test_adapters_alone_train_and_to_the_same_bit_in_two_cells() -> None:
+    """Also those of a feed-forward part in shards, each of which has its own."""
+    network = language_model(num_decoder_layers=1, tied='all', dropout_rate=0.1,
+                             feed_forward_shards=2,
+                             adapters=Adapters(rank=2, dropout_rate=0.1, targets=('wk', 'w2')))
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(),
+                             learning_rate=learning_rates.Constant.Params(rate=0.1))
+    given = {name: value for name, value in batch().items() if name != 'source'}
+    before: dict[str, np.ndarray] = {}
+    after = []
+    for num_cells in (1, 2):
+        program = Program(network.instantiate('model'),
+                          {name: tf.TensorSpec(v.shape, v.dtype) for name, v in given.items()},
+                          PipelineParams(num_cells=num_cells, num_micro_batches=2),
+                          learner.instantiate())
+        before = {path: variable.numpy() for path, variable in program.weights.items()}
+        for step in range(2):   # In the first one, b is 0, so that a has no gradient.
+            program.train_step(given, step)
+        after.append({path: variable.numpy() for path, variable in program.weights.items()})
+    one, two = after
+    changed = {path for path in before if not np.array_equal(before[path], one[path])}
+    assert changed == {path for path in before if '_adapter/' in path}
+    assert {path.removeprefix('model/decoder_0/') for path in changed} == {
+        f'{weight}_adapter/{matrix}' for matrix in 'ab'
+        for weight in ('attention/attention/wk', 'ffn_0/w2', 'ffn_1/w2')}
+    assert [path for path in one if not np.array_equal(one[path], two[path])] == []
 
 
 def test_activations_of_bfloat16_learn_what_those_of_float32_do() -> None:
@@ -482,6 +512,8 @@ def test_the_recipe_is_vaswani_s() -> None:
      "tied='embeddings', but without encoder layers there is one embedding only"),
     ({'vocabulary_shards': 14}, 'model/source_embedding_0: num_shards=14 is more than '
                                 'vocab_size=13, so that a shard would be empty'),
+    ({'adapters': Adapters(targets=('w_up',))},
+     r"adapters\.targets has 'w_up', but the projections of this Transformer are wq, wk, wv, wo"),
     ({'label_smoothing': 1.}, 'label_smoothing=1.0 is not below 1; use 0 or more and less than 1'),
     ({'layers': (translator(tiny(), Learner.Params()).model,)},
      'Transformer.Params.layers is made from the other fields; leave it empty'),
