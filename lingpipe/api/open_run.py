@@ -19,6 +19,7 @@ from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.execution.renewal import NotRenewableError
+from lingpipe.pipeline.execution.variables import Contents
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import kept_order, logdir, logdir_lock, newest_checkpoint
 from lingpipe.training.experiment import Experiment
@@ -35,9 +36,11 @@ class WeightsHeld:
     """What the variables of a network hold, until another object says that they hold other weights.
 
     Attributes:
+      are_initial: whether the weights are as they were made, without a checkpoint.
       facts: of the checkpoint that they are from; None of initial weights and during training.
     """
     facts: Metadata | None = None
+    are_initial: bool = False
 
 
 class OpenRun:
@@ -203,9 +206,15 @@ class OpenRun:
         return placement
 
     def _traced(self, site: Site) -> TracedNetwork:
+        """The network, whose weights are the initial ones if there is no checkpoint."""
+        if not self._weights_held.are_initial and newest_checkpoint.newest_step(
+                self.logdir) is None:
+            self._network = None   # Somebody has removed the checkpoints.
         if self._network is None:
+            are_initial = newest_checkpoint.newest_whole_step(self.logdir) is None
             self._network = make_traced_network(
-                self.experiment, self.logdir, site, has_slots=self._is_writer)
+                self.experiment, self.logdir, site, Contents(self._is_writer, are_initial))
+            self._weights_held = WeightsHeld(are_initial=are_initial)
         return self._network
 
     def close(self) -> None:

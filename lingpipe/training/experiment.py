@@ -3,12 +3,10 @@
 Its Params, as text, are the whole description.
 
     p = registry.get('image.digits.AmoebaNet')
-    p.override('pipeline.num_cells', '4')
     experiment = p.instantiate()              # problem, learner and inputs; no variable yet
     program = experiment.make_program()       # on its devices
 
-An experiment only declares. The code that runs it, such as training/loop.py, is given the
-experiment.
+An experiment only declares; the code that runs it, such as training/loop.py, is given it.
 """
 from __future__ import annotations
 
@@ -21,6 +19,7 @@ from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
 from lingpipe.input.first_batch import check_keys
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.execution.variables import TO_TRAIN, Contents
 from lingpipe.pipeline.planning.dataflow import check_gradient_rows
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan
@@ -49,8 +48,7 @@ class Experiment(Configurable):
             PipelineParams(), 'Cells, micro-batches, schedule, recomputation.')
         train: TrainParams = field(
             TrainParams(), 'Number of steps, and how often it saves, evaluates and reports.')
-        seed: int = field(
-            0, 'Seeds the initial weights and all randomness in layers; inputs may have their own.')
+        seed: int = field(0, 'Seeds the initial weights and all randomness in layers, not inputs.')
         intra_op_threads: int = field(
             1, 'Threads of one op, 0: all. They change the last bits of sums.', least=0, most=1024)
         hooks: tuple[Hook.Params, ...] = field(
@@ -91,21 +89,21 @@ class Experiment(Configurable):
         other.params.freeze()
         return other
 
-    def make_program(self, devices: Sequence[str] = (),
-                     pipeline: PipelineParams | None = None, has_slots: bool = True) -> Program:
+    def make_program(self, devices: Sequence[str] = (), pipeline: PipelineParams | None = None,
+                     contents: Contents = TO_TRAIN) -> Program:
         """The network on its devices, with its variables. cluster.configure comes before it.
 
         Args:
           devices: one tf.device string a cell; default: those that the Params name.
           pipeline: what these devices run; default: as the Params say.
-          has_slots: whether it can train; see Program.
+          contents: what variables are made with.
         """
         check_keys(self.train_input, self.task.network.reads().values())
         for source in (self.train_input, *self.eval_inputs.values()):
             self.task.check_input(source)
         return Program(self.task.network, self.train_input.specs(),
                        self._pipeline_on(devices, pipeline), self.task.learner, self.params.seed,
-                       has_slots=has_slots)
+                       contents=contents)
 
     def make_plan(self, devices: Sequence[str] = (),
                   pipeline: PipelineParams | None = None) -> Plan:

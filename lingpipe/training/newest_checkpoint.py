@@ -12,6 +12,7 @@ from lingpipe.checkpoint.chosen_step import NEWEST, step_named
 from lingpipe.checkpoint.facts import DamagedError, Metadata, read_facts
 from lingpipe.hyperparams import diff
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.execution.variables import Contents
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.resumption import differences_text
 
@@ -57,7 +58,7 @@ def restored(experiment: Experiment, logdir: str,
       ValueError: there is no checkpoint, or it does not fit.
     """
     check_has_checkpoint(logdir)
-    program = experiment.make_program(devices, has_slots=False)
+    program = experiment.make_program(devices, contents=Contents(has_slots=False, is_initial=False))
     return program, restore(program, experiment, logdir)
 
 
@@ -103,7 +104,7 @@ def restore(program: Program, experiment: Experiment, logdir: str,
     checkpointer = checkpoints_in(logdir)
     program.replicas_may_differ()
     metadata = checkpointer.restore(program.variables(), step_named(checkpointer, checkpoint),
-                                    reads_slots=program.placed.has_slots)
+                                    reads_slots=program.placed.contents.has_slots)
     assert metadata is not None
     _warn_of_another_network(
         metadata.get('params', ''), experiment.params, checkpointer.directory)

@@ -79,6 +79,10 @@ class SavedState:
         metadata = self._checkpointer.restore(self._variables, check=self._check_metadata)
         problem.check_facts((metadata or {}).get('task', {}), source)
         if metadata is None:
+            if not self._program.placed.contents.is_initial:
+                raise ValueError(f'the checkpoints in {self._checkpointer.directory} were there '
+                                 'when this run began, and are gone; put them back, or start again '
+                                 'to begin anew.')
             initialize_from = self._experiment.params.initialize_from
             report = self._initialize(initialize_from, logdir) if initialize_from.directory else ''
             return Restored(StepCounts(), f'a new run{report}')

@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.execution.variables import TO_TRAIN, Contents
 from lingpipe.training.evaluation import Evaluations
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.predictions import Predictions
@@ -25,15 +26,15 @@ class TracedNetwork:
 
 
 def make_traced_network(experiment: Experiment, logdir: str, site: Site,
-                        has_slots: bool = True) -> TracedNetwork:
+                        contents: Contents = TO_TRAIN) -> TracedNetwork:
     """Makes the variables of an experiment; each step is traced when it is first used.
 
     Args:
       experiment: makes the program.
       logdir: where the pictures of evaluations go.
       site: where the cells are.
-      has_slots: whether it can train; see Program.
+      contents: what variables are made with.
     """
-    program = experiment.make_program(site.devices, site.pipeline, has_slots)
+    program = experiment.make_program(site.devices, site.pipeline, contents)
     evaluations = Evaluations(program, experiment.eval_inputs, experiment.task, logdir)
     return TracedNetwork(program, evaluations, Predictions(program, experiment))

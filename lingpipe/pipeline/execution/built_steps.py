@@ -84,7 +84,14 @@ class BuiltSteps:
         return number in self._compiled
 
     def compiled(self, number: int) -> tuple[CompiledShape, TrainedReplicas]:
-        """Traces the tasks of a shape, unless they exist; the first shape makes accumulators."""
+        """Traces the tasks of a shape, unless they exist; the first shape makes accumulators.
+
+        Raises:
+          ValueError: the program has no optimizer slots.
+        """
+        if not self._variables[0].contents.has_slots:
+            raise ValueError('this program has no optimizer slots, since it was made to read '
+                             'checkpoints only; make one with them to train.')
         if number not in self._compiled:
             shape, trained = self.shapes[number], self._trained
             accumulators = [replica.accumulators for replica in trained.replicas] if trained else []

@@ -23,6 +23,7 @@ from lingpipe.pipeline.execution.placed_network import PlacedNetwork
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program_steps import ProgramSteps
 from lingpipe.pipeline.execution.traffic import Traffic, step_traffic
+from lingpipe.pipeline.execution.variables import TO_TRAIN, Contents
 from lingpipe.pipeline.planning.dataflow import check_gradient_rows
 from lingpipe.pipeline.planning.micro_batches import check_state
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
@@ -46,7 +47,7 @@ class Program(ProgramSteps):
     def __init__(self, network: Sequential,
                  batch_spec: dict[str, Nested] | Sequence[dict[str, Nested]],
                  params: PipelineParams, learner: Learner, seed: int = 0,
-                 devices: Sequence[str] = (), has_slots: bool = True):
+                 devices: Sequence[str] = (), contents: Contents = TO_TRAIN):
         """Plans the steps and creates all variables; nothing is traced yet.
 
         Args:
@@ -59,8 +60,7 @@ class Program(ProgramSteps):
           seed: seeds the initial weights and all randomness in layers.
           devices: [R K] tf.device strings, replica after replica; default: params.devices, or else
             cluster.default_devices.
-          has_slots: whether it can train. Without optimizer slots it takes less memory, reads less
-            of a checkpoint, and can do all else.
+          contents: what variables are made with.
         """
         cluster.set_graph_optimizer(params.use_graph_optimizer)
         devices = list(devices or params.devices or cluster.default_devices(params.num_devices))
@@ -80,7 +80,7 @@ class Program(ProgramSteps):
                          learner.update_bytes)
         plans = [plan, *(plan_like(plan, network, spec, learner.is_frozen) for spec in specs[1:])]
         check_gradient_rows(plan.elements, learner.params.accumulate)
-        replicas = placed_replicas(plan, network, learner, seed, has_slots)
+        replicas = placed_replicas(plan, network, learner, seed, contents)
         self.placed = replicas[0]
         self._predictors: dict[tuple[str, ...], Predictor] = {}   # by outputs
         super().__init__(list(map(Shape, specs, plans)), replicas, learner, seed)

@@ -88,14 +88,7 @@ class ProgramSteps:
 
     def _call(self, kind: Kind, batch: Mapping[str, Nested], step: int, index: int,
               has_gradients: bool = False) -> dict[str, Nested]:
-        """Runs the step for the shape of a mini-batch, which is built if necessary.
-
-        Raises:
-          ValueError: the program has no optimizer slots.
-        """
-        if not self.replicas[0].has_slots:
-            raise ValueError('this program has no optimizer slots, since it was made to read '
-                             'checkpoints only; make one with has_slots=True to train.')
+        """Runs the step for the shape of a mini-batch, which is built if necessary."""
         number = self._steps.number_of(batch)
         elements = self._steps.shapes[number].plan.elements
         compiled, trained = self._steps.compiled(number)

@@ -4,6 +4,7 @@ Each variable is on the device of the cell that owns the weight.
 """
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Container, Sequence
 
@@ -19,6 +20,23 @@ from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import owner
 
 
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What the variables of a program are made with.
+
+    Attributes:
+      has_slots: whether there are optimizer slots, so that the weights can train. Without them a
+        program takes less memory, reads less of a checkpoint, and can do all else.
+      is_initial: whether weights have their initial values. If not they are 0, until a checkpoint
+        is read: drawing random numbers takes longer than reading as many.
+    """
+    has_slots: bool = True
+    is_initial: bool = True
+
+
+TO_TRAIN = Contents()   # a new run
+
+
 class Variables:
     """All variables that a checkpoint holds, on their devices.
 
@@ -28,12 +46,12 @@ class Variables:
       cell_of: path -> index of the cell on whose device the weight is.
       trained: layer path -> the layer's weights that train.
       averaged_layers: layer path -> those that this replica updates, with their averages.
-      has_slots: whether there are optimizer slots, so that the weights can train.
+      contents: what they are made with.
     """
 
     def __init__(self, network: Layer, cells: Sequence[Cell], learner: Learner, seed: int,
                  updated: Callable[[str], bool] = lambda path: True,
-                 others: Sequence[Variables] = (), has_slots: bool = True):
+                 others: Sequence[Variables] = (), contents: Contents = TO_TRAIN):
         """Creates all variables.
 
         Args:
@@ -44,13 +62,13 @@ class Variables:
           updated: path -> whether this replica updates the weight, and so keeps its slots.
           others: the other replicas, of which some keep the slots that this one does not. Only the
             first replica is given them.
-          has_slots: whether there are optimizer slots.
+          contents: what they are made with.
         """
         self.weights: dict[str, tf.Variable] = {}
         self.cell_of: dict[str, int] = {}
         self.trained: dict[str, TrainedLayer] = {}
         self.averaged_layers: dict[str, AveragedLayer] = {}
-        self.has_slots = has_slots
+        self.contents = contents
         self._others = others
         by_path = {w.path: w for w in network.weights()}
 
@@ -73,12 +91,15 @@ class Variables:
                         self.trained[element.layer.path] = learner.trained(own)
                     if mine:
                         path = element.layer.path
-                        self.averaged_layers[path] = (learner.for_layer(path, mine, seed)
-                                                      if has_slots else learner.averaged(mine))
+                        self.averaged_layers[path] = (
+                            learner.for_layer(path, mine, seed) if contents.has_slots
+                            else learner.averaged(mine))
 
     def _make(self, weight: Weight, cell: Cell, seed: int) -> None:
+        value = (weight.initial_value(seed) if self.contents.is_initial
+                 else tf.zeros(weight.shape, weight.dtype))
         self.weights[weight.path] = tf.Variable(
-            weight.initial_value(seed), trainable=weight.is_trainable, name='weight')
+            value, trainable=weight.is_trainable, name='weight')
         self.cell_of[weight.path] = cell.index
 
     @functools.cached_property

@@ -140,6 +140,21 @@ def test_a_checkpoint_is_read_once(tmp_path: pathlib.Path) -> None:
             view['model/dense_3/w']
 
 
+def test_without_checkpoints_a_run_begins_anew(tmp_path: pathlib.Path) -> None:
+    """It began a new run with the weights of the one whose checkpoints were removed."""
+    with start(Tiny, logdir=tmp_path) as run:
+        initial = dict(run.weights)
+        for _ in range(2):
+            run.train(steps=2, evaluate=False)
+            at_2 = dict(run.weights)
+            shutil.rmtree(tmp_path / 'checkpoints')
+            for path, weight in run.weights.items():
+                np.testing.assert_array_equal(weight, initial[path])
+    with start(Tiny, logdir=tmp_path / 'other') as run:
+        run.train(steps=2, evaluate=False)
+        np.testing.assert_array_equal(run.weights['model/dense_3/w'], at_2['model/dense_3/w'])
+
+
 class Frame:
     """As a pandas DataFrame: columns that have names, and no dict."""
 

@@ -12,19 +12,20 @@ from lingpipe.layers import Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.execution.variables import TO_TRAIN, Contents
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 
 BATCH, D = 8, 4
 SPEC = {name: tf.TensorSpec([BATCH, D]) for name in ('x', 'target')}
 
 
-def program_of(learner: Learner.Params, has_slots: bool = True, **pipeline) -> Program:
+def program_of(learner: Learner.Params, contents=TO_TRAIN, **pipeline) -> Program:
     network = Sequential.Params(name='model', layers=(
         *(layers.Dense.Params(name=name, input_dim=D, units=D) for name in 'abc'),
         layers.MeanSquaredErrorLoss.Params(name='loss')))
     params = PipelineParams(**{'num_replicas': 2, 'num_micro_batches': 2, **pipeline})
     return Program(network.instantiate('model'), SPEC, params, learner.instantiate(),
-                   has_slots=has_slots)
+                   contents=contents)
 
 
 def learner_of(optimizer=None, **fields) -> Learner.Params:
@@ -123,14 +124,14 @@ def test_a_program_goes_on_from_what_another_number_of_replicas_has_left():
 def test_without_slots_a_program_evaluates_the_same_and_refuses_to_train():
     whole = program_of(learner_of(), shard_slots=True)
     trained(whole)
-    reader = program_of(learner_of(), has_slots=False, shard_slots=True)
+    reader = program_of(learner_of(), Contents(has_slots=False), shard_slots=True)
     kept = {key for key in whole.variables() if not key.startswith('optimizer/')}
     assert reader.variables().keys() == kept != whole.variables().keys()
     for key, variable in reader.variables().items():
         variable.assign(whole.variables()[key])
     losses = [program.evaluator(SPEC).step(batch_of(9))[0]['loss'] for program in (whole, reader)]
     assert losses[0] == losses[1]
-    with pytest.raises(ValueError, match='has no optimizer slots, .* make one with has_slots=True'):
+    with pytest.raises(ValueError, match='has no optimizer slots, .* make one with them'):
         reader.train_step(batch_of(0), 0)
 
 
