@@ -1,86 +1,43 @@
-"""Hugging Face: the folder of a causal language model, LLaMA's kin or GPT-2, and its weights.
+"""Hugging Face: the folder of a model that transformers reads, and its weights.
 
-    config.json                      what tasks/text/hugging_face_config.py reads
+    config.json                      what hugging_face_config.py of tasks/text and of
+                                     tasks/translation reads
     model.safetensors                the weights; only if it is not there, they are in parts:
     model-00001-of-00002.safetensors
     model.safetensors.index.json     which part has which tensor
 
-The weights are known here by the paths that they have in a LanguageModel (tasks/text), as
-`weights/model/attention_0/body/wq`, and have its shapes: Hugging Face keeps the kernels of
-projections transposed. Channels of heads need no other order, since both rotate halves
-(layers/rotary.py).
-
-GPT-2 has them as they are here, but q, k and v side by side in one tensor, c_attn. Its pieces have
-names of their own here, as h.0.attn.c_attn.q.weight. In a folder that GPT2Model wrote, and not
-GPT2LMHeadModel, the names lack their first word, `transformer`.
-
-Tensors are read one by one, so that no second copy of the model is ever in memory.
+The weights are known here by the paths that they have in a network of lingpipe, and have its shapes
+(hugging_face_names.py). Tensors are read one by one, so that no second copy of the model is ever in
+memory.
 """
 from __future__ import annotations
 
 import importlib
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from lingpipe.checkpoint.hugging_face_names import (
+    is_constant,
+    pieces_of,
+    tensor_of,
+    tied_tables,
+    weight_of,
+    whole_of,
+)
 
 CONFIG = 'config.json'
 FILE = 'model.safetensors'
 FACT = 'config_of_hugging_face'   # the name of the config among the facts of a run
 INDEX = f'{FILE}.index.json'
 _ADAPTERS = 'adapter_config.json'   # of folders of peft
-_PREFIX = 'weights/model/'   # of keys, as in the run of a language_problem
+_PREFIX = 'weights/model/'   # of keys, as in the run of a language_problem or a translator
 _MOST_NAMED = 5              # tensors in an error
 
 
-class Place(NamedTuple):
-    """Where a weight is in the other program.
-
-    Attributes:
-      name: there.
-      is_transposed: whether its two axes are in the other order there.
-    """
-    name: str
-    is_transposed: bool
-
-
-# The tensor -> the path of the weight in a LanguageModel; {i} is the number of the layer. Those of
-# _KERNELS are transposed.
-_PATHS = {
-    'model.embed_tokens.weight': 'embedding/w',
-    'model.layers.{i}.input_layernorm.weight': 'attention_{i}/norm/scale',
-    **{f'model.layers.{{i}}.self_attn.{c}_proj.bias': f'attention_{{i}}/body/b{c}' for c in 'qkvo'},
-    **{f'model.layers.{{i}}.self_attn.{c}_norm.weight': f'attention_{{i}}/body/{c}_scale'
-       for c in 'qk'},
-    'model.layers.{i}.post_attention_layernorm.weight': 'ffn_{i}/norm/scale',
-    'model.norm.weight': 'norm/scale',
-}
-_KERNELS = {
-    **{f'model.layers.{{i}}.self_attn.{c}_proj.weight': f'attention_{{i}}/body/w{c}'
-       for c in 'qkvo'},
-    **{f'model.layers.{{i}}.mlp.{c}_proj.weight': f'ffn_{{i}}/body/w_{c}'
-       for c in ('gate', 'up', 'down')},
-    'lm_head.weight': 'softmax/w',
-}
-_PATHS_OF_GPT2 = {
-    'transformer.wte.weight': 'embedding/w',
-    'transformer.wpe.weight': 'positions/w',
-    **{f'transformer.{name}.{theirs}': f'{path}/{ours}'
-       for name, path in {'h.{i}.ln_1': 'attention_{i}/norm', 'h.{i}.ln_2': 'ffn_{i}/norm',
-                          'ln_f': 'norm'}.items()
-       for theirs, ours in {'weight': 'scale', 'bias': 'offset'}.items()},
-    **{f'transformer.h.{{i}}.{name}.{kind}': f'{path}/{kind[0]}{suffix}'
-       for name, path, suffix in [('attn.c_proj', 'attention_{i}/body', 'o'),
-                                  ('mlp.c_fc', 'ffn_{i}/body', '1'),
-                                  ('mlp.c_proj', 'ffn_{i}/body', '2'),
-                                  *[(f'attn.c_attn.{c}', 'attention_{i}/body', c) for c in 'qkv']]
-       for kind in ('weight', 'bias')},
-}
-# Old files have these, which config.json says: speeds of rotations, and the causal mask.
-_IS_CONSTANT = re.compile(r'.*\.rotary_emb\.inv_freq|(.*\.)?h\.\d+\.attn\.(masked_)?bias')
 _DTYPES = {'F64': 'float64', 'F32': 'float32', 'F16': 'float16', 'BF16': 'bfloat16'}
 
 
@@ -114,33 +71,6 @@ def part_name(index: int, num_parts: int) -> str:
     return FILE if num_parts == 1 else f'{root}-{index + 1:05d}-of-{num_parts:05d}{suffix}'
 
 
-def weight_of(tensor: str) -> Place | None:
-    """The path of a weight in a LanguageModel, by the name of the tensor; None: there is none."""
-    return _place(tensor, _PATHS | _PATHS_OF_GPT2, _KERNELS)
-
-
-def tensor_of(path: str, model_type: str = 'llama') -> Place | None:
-    """The name of a tensor, by the path of the weight in a LanguageModel; None: there is none."""
-    plain = _PATHS_OF_GPT2 if model_type == 'gpt2' else _PATHS
-    return _place(path, {ours: theirs for theirs, ours in plain.items()},
-                  {ours: theirs for theirs, ours in _KERNELS.items()})
-
-
-def pieces_of(tensor: str, model_type: str) -> list[str]:
-    """The names of what stands side by side in a tensor of a file, each of which is one weight."""
-    if model_type != 'gpt2':
-        return [tensor]
-    has_root = tensor.startswith(('transformer.', 'lm_head.'))
-    root, is_fused, kind = tensor.rpartition('.c_attn.')
-    names = [f'{root}.c_attn.{c}.{kind}' for c in 'qkv'] if is_fused else [tensor]
-    return names if has_root else [f'transformer.{name}' for name in names]
-
-
-def whole_of(piece: str) -> str:
-    """The name of the tensor of which something is a piece."""
-    return re.sub(r'\.c_attn\.[qkv]\.', '.c_attn.', piece)
-
-
 class _Piece(NamedTuple):
     """Where a weight is in the files.
 
@@ -162,39 +92,38 @@ class Folder:
       path: the folder.
       config: what config.json says.
       kinds: key of a weight -> {'shape': [2, 3], 'dtype': 'float32'}, its shape being that of the
-        weight in a LanguageModel.
+        weight here.
     """
 
     def __init__(self, path: str):
         """
         Raises:
-          ValueError: a file is missing or damaged, has a tensor that no LanguageModel has or of
+          ValueError: a file is missing or damaged, has a tensor that no network here has or of
             another kind of numbers, or safetensors is not installed.
           OSError: a file cannot be read.
         """
         self.path, self.config = path, read_config(path)
         self._files = _files_by_tensor(path)
         self._kind_of_model = str(self.config.get('model_type'))
-        is_gpt2 = self._kind_of_model == 'gpt2'
-        if self.config.get('tie_word_embeddings', is_gpt2) and 'lm_head.weight' in self._files:
-            tables = (['transformer.wte.weight', 'wte.weight'] if is_gpt2
-                      else ['model.embed_tokens.weight'])
-            self._check_copy('lm_head.weight', next(
-                (name for name in tables if name in self._files), tables[0]))
+        if self.config.get('tie_word_embeddings', self._kind_of_model in ('gpt2', 'm2m_100')):
+            tables, copies = tied_tables(self._kind_of_model)
+            table = next((name for name in tables if name in self._files), tables[0])
+            for copy in copies:
+                self._leave_out_copy(copy, table)
         pieces = {name: pieces_of(name, self._kind_of_model) for name in self._files
-                  if not _IS_CONSTANT.fullmatch(name)}
+                  if not is_constant(name)}
         places = {name: [weight_of(piece) for piece in names] for name, names in pieces.items()}
         if unknown := [name for name, of_pieces in places.items() if None in of_pieces]:
             raise ValueError(f'{path} has tensors that the network has no place for: '
-                             f'{_listed(unknown)}; take a folder of a causal language model of '
-                             'the kinds that docs/hugging-face.md names.')
+                             f'{_listed(unknown)}; take a folder of a model of the kinds that '
+                             'docs/hugging-face.md names.')
         self._places = {
             f'{_PREFIX}{place.name}': _Piece(name, i, len(of_pieces), place.is_transposed)
             for name, of_pieces in places.items() for i, place in enumerate(of_pieces) if place}
         self.kinds = {key: self._kind(piece) for key, piece in self._places.items()}
 
     def read(self, key: str) -> np.ndarray:
-        """Returns a weight, in the layout of a LanguageModel."""
+        """Returns a weight, in the layout of the network."""
         piece = self._places[key]
         array: np.ndarray = self._files[piece.tensor].get_tensor(piece.tensor)
         if piece.num_parts > 1:
@@ -221,7 +150,8 @@ class Folder:
             problems.append(f'weights that it does not give: {_listed(reasons)}')
         if unused:
             problems.append(f'tensors that no weight takes: {_listed(unused)}')
-        remedy = f'make the network by language_model({self.path!r})'
+        maker = 'translation_model' if self._kind_of_model == 'm2m_100' else 'language_model'
+        remedy = f'make the network by {maker}({self.path!r})'
         if missing:
             remedy += ', or leave out by initialize_from.rules what the folder shall not give'
         raise ValueError(f'{self.path} does not fit the network. There are '
@@ -244,24 +174,16 @@ class Folder:
         place = tensor_of(key.removeprefix(_PREFIX), self._kind_of_model)
         return f'{key} ({whole_of(place.name)})' if place else key
 
-    def _check_copy(self, name: str, original: str) -> None:
+    def _leave_out_copy(self, name: str, original: str) -> None:
         """Leaves out a tensor that is another one again. Raises ValueError if it is not."""
+        if name not in self._files:
+            return
         array = self._files[name].get_tensor(name)
         if original not in self._files or not np.array_equal(
                 array, self._files[original].get_tensor(original)):
             raise ValueError(f'{self.path}: {CONFIG} has tie_word_embeddings=true, but {name} is '
                              f'not {original}; write false, if the model has both tables.')
         del self._files[name]
-
-
-def _place(name: str, plain: Mapping[str, str], transposed: Mapping[str, str]) -> Place | None:
-    """The other name, by tables of names in which {i} stands for the number of the layer."""
-    for table in plain, transposed:
-        for pattern, other in table.items():
-            expression = re.escape(pattern).replace(re.escape('{i}'), '(0|[1-9][0-9]*)', 1)
-            if match := re.fullmatch(expression, name):
-                return Place(other.format(i=''.join(match.groups())), table is transposed)
-    return None
 
 
 def _files_by_tensor(folder: str) -> dict[str, Any]:

@@ -197,7 +197,7 @@ def _write_safetensors(exported: _Exported, path: str) -> None:
 
 
 def _write_hugging_face(exported: _Exported, path: str) -> None:
-    """Writes a directory that AutoModelForCausalLM.from_pretrained reads."""
+    """Writes a directory that from_pretrained of transformers reads."""
     _write_folder(exported, path, hugging_face_folder(
         exported.program.network, exported.program.evaluated_weights(), exported.source,
         exported.dtype))

@@ -1,4 +1,4 @@
-"""Hugging Face folder: a language model as transformers' from_pretrained reads it.
+"""Hugging Face folder: a network as transformers' from_pretrained reads it.
 
 The weights of a large model are in several files, its parts, as transformers writes them. Only one
 part at a time is in memory.
@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from lingpipe.checkpoint import hugging_face
+from lingpipe.checkpoint import hugging_face, hugging_face_names
 from lingpipe.export.adapted_weights import Computed, merged
 from lingpipe.layers.base import Layer
 
@@ -26,14 +26,14 @@ DTYPES = ('float32', 'bfloat16', 'float16')   # of weights in the files; the fir
 MOST_BYTES = 5 * 10**9   # of a part, unless one tensor is larger; transformers 4 writes as much
 
 # What goes along with the weights, if it is there: the tokenizer and how it is generated.
-_COPIED = ('tokenizer.json', 'tokenizer.model', 'tokenizer_config.json', 'special_tokens_map.json',
-           'added_tokens.json', 'vocab.json', 'merges.txt', 'chat_template.jinja',
-           'chat_template.json', 'generation_config.json')
+_COPIED = ('tokenizer.json', 'tokenizer.model', 'sentencepiece.bpe.model', 'tokenizer_config.json',
+           'special_tokens_map.json', 'added_tokens.json', 'vocab.json', 'merges.txt',
+           'chat_template.jinja', 'chat_template.json', 'generation_config.json')
 
 
 @runtime_checkable
 class HasConfig(Protocol):
-    """A network that a config.json describes, and whose weights have a LanguageModel's paths."""
+    """A network that a config.json describes, and whose weights hugging_face_names.py knows."""
     path: str
 
     def hugging_face_config(self, source: Mapping[str, Any], dtype: str) -> dict[str, Any]:
@@ -157,8 +157,9 @@ def language_model_of(network: Layer, format: str) -> HasConfig:
     """
     model = next((layer for layer in network.layers() if isinstance(layer, HasConfig)), None)
     if model is None:
-        raise ValueError(f'the format {format} writes a LanguageModel, and the network has '
-                         'none; use saved_model, npz, safetensors or onnx.')
+        raise ValueError(f'the format {format} writes a LanguageModel or a Transformer that '
+                         'translates, and the network has none; use saved_model, npz, '
+                         'safetensors or onnx.')
     return model
 
 
@@ -167,12 +168,12 @@ def _tensors(path: str, model_type: str, weights: Mapping[str, tf.Tensor | Compu
     """The weights by the names of Hugging Face. Raises ValueError if one has no such name."""
     pieces, is_transposed = {}, {}
     for name, weight in weights.items():
-        place = hugging_face.tensor_of(name.removeprefix(f'{path}/'), model_type)
+        place = hugging_face_names.tensor_of(name.removeprefix(f'{path}/'), model_type)
         if place is None:
             raise ValueError(f'the weight {name} has no name in the models of Hugging Face; use '
                              'saved_model, npz, safetensors or onnx.')
         pieces[place.name], is_transposed[place.name] = weight, place.is_transposed
     return {name: StoredWeight(name, tuple(pieces[one] for one in names), is_transposed[names[0]],
                                dtype)
-            for name in dict.fromkeys(map(hugging_face.whole_of, pieces))
-            for names in [hugging_face.pieces_of(name, model_type)]}
+            for name in dict.fromkeys(map(hugging_face_names.whole_of, pieces))
+            for names in [hugging_face_names.pieces_of(name, model_type)]}

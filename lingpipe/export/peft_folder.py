@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.checkpoint import hugging_face
+from lingpipe.checkpoint import hugging_face, hugging_face_names
 from lingpipe.export.adapted_weights import Computed
 from lingpipe.export.hugging_face_folder import HuggingFaceFolder, StoredWeight, language_model_of
 from lingpipe.layers.base import Layer
@@ -75,14 +75,14 @@ def _pieces_by_module(root: str, model_type: str, adapters: Mapping[str, LowRank
     """The module of Hugging Face -> the paths of the weights side by side in it; '': no adapter."""
     path_of: dict[str, str] = {}   # by the name of the piece
     for path in adapters:
-        place = hugging_face.tensor_of(path.removeprefix(f'{root}/'), model_type)
+        place = hugging_face_names.tensor_of(path.removeprefix(f'{root}/'), model_type)
         if place is None:
             raise ValueError(f'the weight {path} has an adapter and no name in the models of '
                              'Hugging Face; use npz or safetensors.')
         path_of[place.name] = path
-    return {name.removesuffix('.weight'): [path_of.get(piece, '')
-                                           for piece in hugging_face.pieces_of(name, model_type)]
-            for name in dict.fromkeys(map(hugging_face.whole_of, path_of))}
+    return {name.removesuffix('.weight'): [path_of.get(piece, '') for piece in
+                                           hugging_face_names.pieces_of(name, model_type)]
+            for name in dict.fromkeys(map(hugging_face_names.whole_of, path_of))}
 
 
 def _is_shared(pieces: Sequence[str], adapters: Mapping[str, LowRank],

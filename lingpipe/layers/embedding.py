@@ -107,7 +107,7 @@ class PositionEmbedding(Layer):
     """x plus a vector for each position; x [b, T, D].
 
     sinusoidal: sines of D/2 frequencies, geometric from 1 to 1/10000, then their cosines (Vaswani
-      et al., 2017, section 3.5).
+      et al., 2017, section 3.5), of the positions from `first` on.
     learned: row t of w [max_length, D].
     """
 
@@ -118,6 +118,8 @@ class PositionEmbedding(Layer):
         dim: int = field(REQUIRED, 'D, the channels of the input.', least=1)
         kind: str = field('sinusoidal', "'sinusoidal' or 'learned'.")
         max_length: int = field(0, 'The largest T, for learned positions.', least=0)
+        first: int = field(0, 'The number of the first position, of sinusoidal ones. That of '
+                              'fairseq is the id of padding and 1.', least=0)
 
         def check(self) -> None:
             """Raises ValueError for fields that do not go together, or an unknown kind."""
@@ -126,6 +128,9 @@ class PositionEmbedding(Layer):
             if self.kind == 'learned' and self.max_length < 1:
                 raise ValueError(f'max_length={self.max_length}, but learned positions need one '
                                  'vector each; set max_length to the largest T.')
+            if self.kind == 'learned' and self.first:
+                raise ValueError(f'first={self.first}, but learned positions begin at the first '
+                                 'row; leave it out.')
             if self.kind == 'sinusoidal' and self.dim % 2:
                 raise ValueError(f'dim={self.dim} is odd, but half of the channels are sines, '
                                  'half cosines; make it even.')
@@ -144,7 +149,7 @@ class PositionEmbedding(Layer):
         self._check(x)
         t = dims(x)[1]
         is_learned = self.params.kind == 'learned'
-        positions = theta.w[:t] if is_learned else sinusoids(t, self.params.dim)
+        positions = theta.w[:t] if is_learned else sinusoids(t, self.params.dim, self.params.first)
         return x + tf.cast(positions, x.dtype)
 
     def decode(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
@@ -163,7 +168,7 @@ class PositionEmbedding(Layer):
         if p.kind == 'learned':
             vector = theta.w[ctx.position]
         else:
-            vector = _waves(tf.reshape(ctx.position, [1]), p.dim)
+            vector = _waves(tf.reshape(ctx.position, [1]), p.dim, p.first)
         return x + tf.cast(vector, x.dtype), past
 
     def cost(self, x: tf.TensorSpec) -> Cost:
@@ -183,13 +188,17 @@ class PositionEmbedding(Layer):
                              'the sequences.')
 
 
-def sinusoids(length: int | tf.Tensor, dim: int) -> tf.Tensor:
-    """[length, dim] float32: sin(t / 10000^(i / (dim/2 - 1))) for i < dim/2, then the cosines."""
-    return _waves(tf.range(length), dim)
+def sinusoids(length: int | tf.Tensor, dim: int, first: int = 0) -> tf.Tensor:
+    """[length, dim] float32: sin(t / 10000^(i / (dim/2 - 1))) for i < dim/2, then the cosines.
+
+    t counts from `first`.
+    """
+    return _waves(tf.range(length), dim, first)
 
 
-def _waves(positions: tf.Tensor, dim: int) -> tf.Tensor:
+def _waves(positions: tf.Tensor, dim: int, first: int) -> tf.Tensor:
     half = dim // 2
+    positions = positions + first if first else positions
     periods = [10000. ** (i / max(1, half - 1)) for i in range(half)]
     angles = tf.cast(positions, tf.float32)[:, tf.newaxis] / tf.constant(periods)  # [T, D/2]
     return tf.concat([tf.sin(angles), tf.cos(angles)], 1)

@@ -5,13 +5,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from absl import logging
-
 from lingpipe.checkpoint import hugging_face
 from lingpipe.checkpoint.peft_adapters import PeftAdapters
 from lingpipe.hyperparams import Params
 from lingpipe.layers.low_rank import Adapters
 from lingpipe.tasks.text.hugging_face_config import dropout_of, fields_of
+from lingpipe.tasks.text.hugging_face_values import check_described, read_fields, warn_of_rates
 from lingpipe.tasks.text.language_model import LanguageModel
 
 
@@ -30,18 +29,8 @@ def language_model(folder: str | os.PathLike[str], **fields: Any) -> LanguageMod
         has adapters of peft.
     """
     path = os.fspath(folder)
-    hugging_face.check_no_adapters(path)
-    if not hugging_face.is_folder(path):
-        raise ValueError(f'{path} has no {hugging_face.CONFIG}, so that it is no folder of Hugging '
-                         f'Face; name one with {hugging_face.CONFIG} and {hugging_face.FILE}.')
-    try:
-        config = hugging_face.read_config(path)
-        known = fields_of(config)
-    except ValueError as error:
-        raise ValueError(f'{path}: {error}') from error
-    if dropout := dropout_of(config):
-        logging.warning('%s: the network trains without the dropout of %s; nothing else changes',
-                        path, ', '.join(f'{name}={rate}' for name, rate in dropout.items()))
+    config, known = read_fields(path, fields_of)
+    warn_of_rates(path, 'dropout', dropout_of(config))
     params: dict[str, Any] = {'name': 'model', 'has_bytes': False, **known, **fields}
     return LanguageModel.Params(**params)
 
@@ -66,18 +55,11 @@ def peft_adapters(folder: str | os.PathLike[str]) -> Adapters:
 def check_config(model: Params, facts: Mapping[str, Any]) -> None:
     """Raises ValueError if weights come with a config.json of another network.
 
-    Such weights may fit all the same, as those of a model whose positions turn at other speeds.
-
     Args:
       model: the Params of the network.
       facts: those of the weights; without a config, nothing is checked.
     """
     if hugging_face.FACT not in facts or not isinstance(model, LanguageModel.Params):
         return
-    theirs = fields_of(facts[hugging_face.FACT])
-    ours = model.copy().instantiate().fields_of_hugging_face()
-    if differing := [f'task.model.{name}={ours[name]!r} (config.json means {theirs[name]!r})'
-                     for name in theirs if ours[name] != theirs[name]]:
-        raise ValueError('the weights belong to another network than this one with '
-                         f'{", ".join(differing)}; make it by language_model(folder), or set '
-                         'these fields.')
+    check_described(model.copy().instantiate().fields_of_hugging_face(),
+                    fields_of(facts[hugging_face.FACT]), 'language_model')

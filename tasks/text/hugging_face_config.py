@@ -12,7 +12,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from lingpipe.layers.rotary import RotaryScaling
-from lingpipe.tasks.text.hugging_face_values import Config, flag, number, real, refuse
+from lingpipe.tasks.text.hugging_face_values import (
+    Config,
+    check_expressed,
+    check_supported,
+    flag,
+    number,
+    real,
+    refuse,
+    with_dtype,
+)
 from lingpipe.tasks.text.hugging_face_windows import config_of_windows, windows_of
 
 # The fields of LanguageModel.Params that a config.json determines.
@@ -55,11 +64,12 @@ def fields_of(config: Config) -> dict[str, Any]:
       ValueError: a field is missing, or would change the result and is not supported.
     """
     kind = str(config.get('model_type'))
+    if kind == 'm2m_100':
+        raise ValueError("config.json has model_type='m2m_100', which translates; make its network "
+                         'by translation_model of lingpipe.tasks.translation.hugging_face.')
     if kind not in _CLASSES:
         refuse('model_type', config.get('model_type'), f'{", ".join(_CLASSES)} are')
-    for name, values in (_SUPPORTED_OF_GPT2 if kind == 'gpt2' else _SUPPORTED).items():
-        if name in config and config[name] not in values:
-            refuse(name, config[name], f'{values[0]!r} is')
+    check_supported(config, _SUPPORTED_OF_GPT2 if kind == 'gpt2' else _SUPPORTED)
     if kind == 'gpt2':
         if number(config, 'n_embd') % number(config, 'n_head'):
             raise ValueError(f'config.json has n_embd={config["n_embd"]} and n_head='
@@ -112,8 +122,7 @@ def config_of(fields: Mapping[str, Any], source: Config,
       ValueError: no model of Hugging Face that is known here computes the same.
     """
     if source and _describes(source, fields):
-        names = [name for name in ('dtype', 'torch_dtype') if name in source] or ['torch_dtype']
-        return {**source, **dict.fromkeys(names, dtype)}
+        return with_dtype(source, dtype)
     if fields['is_scaled']:
         raise ValueError('is_scaled=True multiplies the vectors of ids by sqrt(model_dim), which '
                          'no model of Hugging Face that is written here does; train with '
@@ -203,11 +212,7 @@ def _config_of_gpt2(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
         'bos_token_id': None,   # as in `_config_of_llama`
         'eos_token_id': None,
         'torch_dtype': dtype}
-    meant = _fields_of_gpt2(config)
-    if others := [f'task.model.{name}={fields[name]!r} ({meant[name]!r} there)'
-                  for name in FIELDS if fields[name] != meant[name]]:
-        raise ValueError(f'the GPT-2 of Hugging Face has no {", ".join(others)}; train with what '
-                         'it has.')
+    check_expressed(fields, _fields_of_gpt2(config), 'GPT-2')
     return config
 
 

@@ -10,6 +10,7 @@ from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.translation import vocabulary_facts
 from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary
 from lingpipe.tasks.translation.decode_params import DecodeParams
+from lingpipe.tasks.translation.hugging_face import check_config
 from lingpipe.tasks.translation.line_translator import LineTranslator
 from lingpipe.training.problem import Problem
 
@@ -44,11 +45,13 @@ class Translation(Problem):
         vocabulary_facts.check_facts(facts, source, self.params.model)
 
     def check_taken(self, facts: Mapping[str, Any], keys: Iterable[str], source: Input) -> None:
-        """Checks that no weight with a part for each id comes from a run with another vocabulary.
+        """Checks that weights do not come from another network or another vocabulary.
 
         Raises:
-          ValueError: a weight does.
+          ValueError: config.json of Hugging Face is that of another network, or a weight with a
+            part for each id is from a run with another vocabulary.
         """
+        check_config(self.params.model, facts)
         vocabulary_facts.check_taken(facts, keys, source, self.network)
 
     def decode(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any]) -> list[str]:

@@ -40,6 +40,8 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.low_rank import Adapters, freeze_all_but_adapters
 from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.layers.streamed_softmax import logits_of
+from lingpipe.tasks.text.hugging_face_values import Config
+from lingpipe.tasks.translation.hugging_face_config import FIELDS, RATES, config_of
 from lingpipe.tasks.translation.padding import PaddingMask, TokenWeight
 
 
@@ -67,10 +69,14 @@ class Transformer(Sequential):
         positions: Literal['sinusoidal', 'learned'] = field(
             'sinusoidal', 'Position embeddings that are added to those of the ids.')
         max_length: int = field(0, 'The largest S and T, for learned positions.', least=0)
+        first_position: int = field(0, 'The number of the first position; see PositionEmbedding.',
+                                    least=0)
         padding_id: int = field(0, 'The id of padding, in sources and labels.', least=0)
         tied: Literal['none', 'embeddings', 'all'] = field(
             'none', "The tables that are shared: 'none'; 'embeddings': those of source and target; "
                     "'all': these and the weights of the softmax.")
+        is_scaled: bool = field(True, 'Whether the vectors of ids are multiplied by sqrt(D).')
+        has_softmax_bias: bool = field(True, 'Whether the softmax adds a bias.')
         dtype: Literal['float32', 'bfloat16'] = field(
             'float32', 'Type of the activations; weights and the loss are float32.')
         dropout_rate: float = field(
@@ -125,6 +131,33 @@ class Transformer(Sequential):
         """The logits. Raises ValueError if the softmax is in shards, which never make them."""
         return logits_of(self.path, self.params.vocabulary_shards)
 
+    def fields_of_hugging_face(self) -> dict[str, Any]:
+        """What config.json of Hugging Face says of a network, as fields of its Params.
+
+        Raises:
+          ValueError: the network has parts that no model of Hugging Face has that is known here.
+        """
+        p = self.params
+        for name in ('vocabulary_shards', 'feed_forward_shards'):
+            if (value := getattr(p, name)) != 1:
+                raise ValueError(f'task.model.{name}={value} has no counterpart in the models of '
+                                 f'Hugging Face; make the network with {name}=1.')
+        return {**{name: getattr(p, name) for name in FIELDS},
+                'head_dim': p.head_dim or p.model_dim // p.num_heads}
+
+    def hugging_face_config(self, source: Config, dtype: str = 'float32') -> dict[str, Any]:
+        """Returns a config.json of Hugging Face that describes the network.
+
+        Args:
+          source: that with which the weights came, or {}.
+          dtype: the type of the weights that go with it.
+
+        Raises:
+          ValueError: no model of Hugging Face that is known here computes the same.
+        """
+        rates = {name: getattr(self.params, name) for name in RATES}
+        return config_of(self.fields_of_hugging_face(), rates, source, dtype)
+
 
 def _layers(p: Transformer.Params, path: str) -> list[Layer.Params]:
     """Returns the layers of encoder and decoder, or of the decoder alone."""
@@ -147,7 +180,7 @@ def _table(p: Transformer.Params, what: str, writes: str) -> list[Any]:
     """Returns the shards of the embedding of `source` or `target`."""
     embedding = lib.Embedding.Params(
         name=f'{what}_embedding', vocab_size=p.vocab_size, dim=p.model_dim, dtype=p.dtype,
-        is_scaled=True, reads={'ids': what}, writes=writes)
+        is_scaled=p.is_scaled, reads={'ids': what}, writes=writes)
     return list(lib.split(embedding, p.vocabulary_shards))
 
 
@@ -181,7 +214,7 @@ def _input(p: Transformer.Params, what: str, value: str) -> list[Layer.Params]:
         value = 'x'
     layers.append(lib.PositionEmbedding.Params(
         name=f'{what}_position', dim=p.model_dim, kind=p.positions, max_length=p.max_length,
-        reads={'x': value}))
+        first=p.first_position, reads={'x': value}))
     if p.dropout_rate:
         layers.append(lib.Dropout.Params(name=f'{what}_dropout', rate=p.dropout_rate))
     return layers
@@ -205,7 +238,7 @@ def _output(p: Transformer.Params, path: str) -> list[Layer.Params]:
     """Returns the softmax, the weights of tokens and the loss."""
     fields: dict[str, Any] = {
         'name': 'softmax', 'input_dim': p.model_dim, 'vocab_size': p.vocab_size,
-        'max_abs': p.max_abs_logit, 'transpose_w': p.tied == 'all'}
+        'use_bias': p.has_softmax_bias, 'max_abs': p.max_abs_logit, 'transpose_w': p.tied == 'all'}
     weight = TokenWeight.Params(
         name='token_weight', padding_id=p.padding_id, reads={'labels': 'label'})
     reads = {'labels': 'label', 'weight': 'token_weight'}

@@ -13,8 +13,6 @@ import tensorflow as tf
 
 from lingpipe.checkpoint import hugging_face, initialize
 from lingpipe.tasks.text.hugging_face import language_model
-from lingpipe.tasks.text.hugging_face_config import fields_of
-from lingpipe.tasks.text.language_model import LanguageModel
 from tests.support import tiny_gpt2, tiny_llama
 
 RULES = [('weights/(.*)', r'weights/\1')]
@@ -32,42 +30,6 @@ def variables(folder: str, **fields: Any) -> dict[str, tf.Variable]:
     network = language_model(folder, **fields).instantiate('model')
     return {f'weights/{weight.path}': tf.Variable(weight.initial_value(0))
             for weight in network.weights() if weight.shared_with is None}
-
-
-def test_every_tensor_has_a_path_and_every_path_its_tensor() -> None:
-    for kind in tiny_llama.KINDS:
-        for name in tiny_llama.tensors(tiny_llama.config(kind)):
-            place = hugging_face.weight_of(name)
-            assert place is not None
-            assert hugging_face.tensor_of(place.name) == (name, place.is_transposed)
-    assert hugging_face.weight_of('model.layers.11.self_attn.q_proj.weight') == (
-        'attention_11/body/wq', True)
-    assert hugging_face.weight_of('model.layers.x.self_attn.q_proj.weight') is None
-    assert hugging_face.weight_of('model.norm.weight.scale') is None
-    assert hugging_face.weight_of('model.layers.01.self_attn.q_proj.weight') is None
-
-
-def test_every_weight_of_gpt2_has_a_piece_of_a_tensor() -> None:
-    network = language_model_of_gpt2().instantiate('model')
-    names = []
-    for weight in network.weights():
-        if weight.shared_with is None:
-            path = weight.path.removeprefix('model/')
-            place = hugging_face.tensor_of(path, 'gpt2')
-            assert place is not None
-            assert hugging_face.weight_of(place.name) == (path, place.is_transposed)
-            names.append(place.name)
-    wholes = {hugging_face.whole_of(name) for name in names}
-    assert wholes == set(tiny_gpt2.tensors(tiny_gpt2.config(tie_word_embeddings=False)))
-    assert sorted(names) == sorted(
-        piece for whole in wholes for piece in hugging_face.pieces_of(whole, 'gpt2'))
-    assert hugging_face.pieces_of('h.0.attn.c_attn.bias', 'gpt2') == [
-        f'transformer.h.0.attn.c_attn.{c}.bias' for c in 'qkv']
-    assert hugging_face.pieces_of('h.0.attn.c_attn.bias', 'llama') == ['h.0.attn.c_attn.bias']
-
-
-def language_model_of_gpt2() -> LanguageModel.Params:
-    return LanguageModel.Params(**fields_of(tiny_gpt2.config(tie_word_embeddings=False)))
 
 
 def test_gpt2_as_gpt2model_wrote_it_has_the_same_weights(tmp_path: pathlib.Path) -> None:

@@ -174,6 +174,7 @@ def test_another_network_is_refused(tmp_path: pathlib.Path) -> None:
         layers.Logits.Params(name='softmax', input_dim=4, vocab_size=11),
         layers.CrossEntropyLoss.Params(name='loss', reads={'labels': 'label'})))
     program = program_of(network)
-    with pytest.raises(ValueError, match='writes a LanguageModel, and the network has none; use'):
+    with pytest.raises(ValueError, match='writes a LanguageModel or a Transformer that translates, '
+                                         'and the network has none; use'):
         export(program, program.predictor(SPEC), f'{tmp_path}/out', 'hugging_face')
     assert not os.path.exists(f'{tmp_path}/out')

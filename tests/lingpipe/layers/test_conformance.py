@@ -174,6 +174,7 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
         layers.Embedding.Params(vocab_size=11, dim=8, is_scaled=True, shard=1, num_shards=2),
         {'ids': ((2, 5), 11)} | PARTIAL),
     'PositionEmbedding': (layers.PositionEmbedding.Params(dim=8), SEQUENCE),
+    'PositionEmbedding from 2': (layers.PositionEmbedding.Params(dim=8, first=2), SEQUENCE),
     'PositionEmbedding learned': (
         layers.PositionEmbedding.Params(dim=8, kind='learned', max_length=7), SEQUENCE),
     'LearnedPositions': (layers.LearnedPositions.Params(dim=8, num_positions=7), SEQUENCE),

@@ -58,3 +58,14 @@ def test_a_float_that_is_no_whole_number_is_no_id() -> None:
     assert layer.fprop(theta, Context(), tf.constant([2., 0.])).numpy().tolist() == [[3.], [1.]]
     with pytest.raises(tf.errors.InvalidArgumentError):   # The pipeline then says which it is.
         layer.fprop(theta, Context(), tf.constant([2., 0.7]))
+
+
+def test_positions_may_begin_at_another_number() -> None:
+    """fairseq counts from the id of padding and 1."""
+    whole = PositionEmbedding.Params(dim=6).instantiate()
+    later = PositionEmbedding.Params(dim=6, first=2).instantiate()
+    x = tf.zeros([1, 5, 6])
+    np.testing.assert_array_equal(later.fprop(NestedMap(), Context(), x[:, :3]),
+                                  whole.fprop(NestedMap(), Context(), x)[:, 2:])
+    with pytest.raises(ValueError, match='first=2, but learned positions begin at the first row'):
+        PositionEmbedding.Params(dim=6, kind='learned', max_length=4, first=2).validate()

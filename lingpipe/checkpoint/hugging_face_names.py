@@ -1,0 +1,155 @@
+"""Hugging Face names: tensors of its models, by the paths of weights in a network of lingpipe.
+
+    model_type           tensor                                            path
+    llama and its kin    model.layers.0.self_attn.q_proj.weight            attention_0/body/wq
+    gpt2                 transformer.h.0.attn.c_attn.q.weight              attention_0/body/wq
+    m2m_100              model.encoder.layers.0.self_attn.q_proj.weight    encoder_0/attention/wq
+
+The paths are those below a LanguageModel (tasks/text) or, of m2m_100, a Transformer
+(tasks/translation). Hugging Face keeps the kernels of projections transposed. Channels of heads
+need no other order, since both rotate halves (layers/rotary.py).
+
+GPT-2 has them as they are here, but q, k and v side by side in one tensor, c_attn. Its pieces have
+names of their own here, as h.0.attn.c_attn.q.weight. In a folder that GPT2Model wrote, and not
+GPT2LMHeadModel, the names lack their first word, `transformer`.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """Where a weight is in the other program.
+
+    Attributes:
+      name: there.
+      is_transposed: whether its two axes are in the other order there.
+    """
+    name: str
+    is_transposed: bool
+
+
+# The tensor -> the path of the weight; {i} is the number of the layer. Those of _KERNELS are
+# transposed.
+_PATHS = {
+    'model.embed_tokens.weight': 'embedding/w',
+    'model.layers.{i}.input_layernorm.weight': 'attention_{i}/norm/scale',
+    **{f'model.layers.{{i}}.self_attn.{c}_proj.bias': f'attention_{{i}}/body/b{c}' for c in 'qkvo'},
+    **{f'model.layers.{{i}}.self_attn.{c}_norm.weight': f'attention_{{i}}/body/{c}_scale'
+       for c in 'qk'},
+    'model.layers.{i}.post_attention_layernorm.weight': 'ffn_{i}/norm/scale',
+    'model.norm.weight': 'norm/scale',
+}
+_KERNELS = {
+    **{f'model.layers.{{i}}.self_attn.{c}_proj.weight': f'attention_{{i}}/body/w{c}'
+       for c in 'qkvo'},
+    **{f'model.layers.{{i}}.mlp.{c}_proj.weight': f'ffn_{{i}}/body/w_{c}'
+       for c in ('gate', 'up', 'down')},
+    'lm_head.weight': 'softmax/w',
+}
+_PATHS_OF_GPT2 = {
+    'transformer.wte.weight': 'embedding/w',
+    'transformer.wpe.weight': 'positions/w',
+    **{f'transformer.{name}.{theirs}': f'{path}/{ours}'
+       for name, path in {'h.{i}.ln_1': 'attention_{i}/norm', 'h.{i}.ln_2': 'ffn_{i}/norm',
+                          'ln_f': 'norm'}.items()
+       for theirs, ours in {'weight': 'scale', 'bias': 'offset'}.items()},
+    **{f'transformer.h.{{i}}.{name}.{kind}': f'{path}/{kind[0]}{suffix}'
+       for name, path, suffix in [('attn.c_proj', 'attention_{i}/body', 'o'),
+                                  ('mlp.c_fc', 'ffn_{i}/body', '1'),
+                                  ('mlp.c_proj', 'ffn_{i}/body', '2'),
+                                  *[(f'attn.c_attn.{c}', 'attention_{i}/body', c) for c in 'qkv']]
+       for kind in ('weight', 'bias')},
+}
+
+# Of m2m_100: modules by the paths of layers. The decoder has an attention more.
+_ATTENTIONS = {'self_attn': 'attention', 'encoder_attn': 'cross'}
+_NORMS_OF_M2M_100 = {
+    **{f'model.{side}.layer_norm': f'{side}_norm' for side in ('encoder', 'decoder')},
+    **{f'model.{side}.layers.{{i}}.{name}': f'{side}_{{i}}/{path}_norm'
+       for side in ('encoder', 'decoder')
+       for name, path in {'final_layer_norm': 'ffn',
+                          **{f'{one}_layer_norm': path for one, path in _ATTENTIONS.items()}
+                          }.items()},
+}
+_LINEAR_OF_M2M_100 = {   # with the last letter of the names of kernel and bias
+    f'model.{side}.layers.{{i}}.{name}': (f'{side}_{{i}}/{path}', suffix)
+    for side in ('encoder', 'decoder')
+    for name, path, suffix in [
+        ('fc1', 'ffn', '1'), ('fc2', 'ffn', '2'),
+        *[(f'{one}.{projection}_proj', path, projection[0])
+          for one, path in _ATTENTIONS.items() for projection in ('q', 'k', 'v', 'out')]]
+}
+_PATHS_OF_M2M_100 = {
+    'model.shared.weight': 'source_embedding/w',
+    **{f'{name}.{theirs}': f'{path}/{ours}' for name, path in _NORMS_OF_M2M_100.items()
+       for theirs, ours in {'weight': 'scale', 'bias': 'offset'}.items()},
+    **{f'{name}.bias': f'{path}/b{suffix}' for name, (path, suffix) in _LINEAR_OF_M2M_100.items()},
+}
+_KERNELS_OF_M2M_100 = {
+    f'{name}.weight': f'{path}/w{suffix}' for name, (path, suffix) in _LINEAR_OF_M2M_100.items()}
+
+_TABLES_BY_TYPE = {   # model_type -> those that are not transposed, those that are
+    'gpt2': (_PATHS_OF_GPT2, _KERNELS),
+    'm2m_100': (_PATHS_OF_M2M_100, _KERNELS_OF_M2M_100)}
+_OF_LLAMA = (_PATHS, _KERNELS)
+
+# Old files have these, which config.json says: speeds of rotations, the causal mask, and sinusoids.
+_IS_CONSTANT = re.compile(r'.*\.rotary_emb\.inv_freq|(.*\.)?h\.\d+\.attn\.(masked_)?bias'
+                          r'|model\.(en|de)coder\.embed_positions\.weights')
+
+
+def weight_of(tensor: str) -> Place | None:
+    """The path of a weight here, by the name of the tensor; None: there is none."""
+    return _place(tensor, _PATHS | _PATHS_OF_GPT2 | _PATHS_OF_M2M_100,
+                  _KERNELS | _KERNELS_OF_M2M_100)
+
+
+def tensor_of(path: str, model_type: str = 'llama') -> Place | None:
+    """The name of a tensor, by the path of the weight here; None: there is none."""
+    plain, transposed = _TABLES_BY_TYPE.get(model_type, _OF_LLAMA)
+    return _place(path, {ours: theirs for theirs, ours in plain.items()},
+                  {ours: theirs for theirs, ours in transposed.items()})
+
+
+def pieces_of(tensor: str, model_type: str) -> list[str]:
+    """The names of what stands side by side in a tensor of a file, each of which is one weight."""
+    if model_type != 'gpt2':
+        return [tensor]
+    has_root = tensor.startswith(('transformer.', 'lm_head.'))
+    root, is_fused, kind = tensor.rpartition('.c_attn.')
+    names = [f'{root}.c_attn.{c}.{kind}' for c in 'qkv'] if is_fused else [tensor]
+    return names if has_root else [f'transformer.{name}' for name in names]
+
+
+def whole_of(piece: str) -> str:
+    """The name of the tensor of which something is a piece."""
+    return re.sub(r'\.c_attn\.[qkv]\.', '.c_attn.', piece)
+
+
+def is_constant(tensor: str) -> bool:
+    """Whether a tensor holds what config.json says, and no weight."""
+    return _IS_CONSTANT.fullmatch(tensor) is not None
+
+
+def tied_tables(model_type: str) -> tuple[list[str], list[str]]:
+    """The names that the table of a model with tied tables may have, and those of its copies."""
+    if model_type == 'm2m_100':
+        return ['model.shared.weight'], [
+            'model.encoder.embed_tokens.weight', 'model.decoder.embed_tokens.weight',
+            'lm_head.weight']
+    is_gpt2 = model_type == 'gpt2'
+    return (['transformer.wte.weight', 'wte.weight'] if is_gpt2
+            else ['model.embed_tokens.weight']), ['lm_head.weight']
+
+
+def _place(name: str, plain: Mapping[str, str], transposed: Mapping[str, str]) -> Place | None:
+    """The other name, by tables of names in which {i} stands for the number of the layer."""
+    for table in plain, transposed:
+        for pattern, other in table.items():
+            expression = re.escape(pattern).replace(re.escape('{i}'), '(0|[1-9][0-9]*)', 1)
+            if match := re.fullmatch(expression, name):
+                return Place(other.format(i=''.join(match.groups())), table is transposed)
+    return None

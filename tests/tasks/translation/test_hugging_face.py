@@ -1,0 +1,102 @@
+"""M2M-100 comes in, computes what NumPy computes, trains in any cells, and goes out."""
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from lingpipe.api.start import start
+from lingpipe.input import ArrayInput
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.tasks.translation.hugging_face import translation_model
+from lingpipe.tasks.translation.translator import translator
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.initialize_from import InitializeFrom
+from lingpipe.training.train_params import TrainParams
+from tests.support import tiny_llama, tiny_m2m_100
+from tests.support.tiny_m2m_100 import END, PAD, V
+
+
+def examples() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    source, target = (rng.integers(PAD + 1, V, [4, n]).astype(np.int32) for n in (6, 6))
+    for i in range(4):
+        source[i, 3 + i:] = PAD
+        target[i, 5 - i:] = PAD
+    target[:, 0] = END
+    return {'source': source, 'target': target[:, :-1], 'label': target[:, 1:],
+            'weight': (target[:, 1:] != PAD).astype(np.float32)}
+
+
+EXAMPLES = examples()
+READ = {name: EXAMPLES[name] for name in ('source', 'target')}
+
+
+def experiment(folder: str, num_cells: int = 1, **fields: Any) -> Experiment.Params:
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(),
+                             learning_rate=learning_rates.Constant.Params(rate=0.1))
+    return Experiment.Params(
+        task=translator(translation_model(folder, **fields), learner),
+        train_input=ArrayInput.of(EXAMPLES, batch_size=4),
+        initialize_from=InitializeFrom(directory=folder),
+        pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=2, recompute='none'),
+        train=TrainParams(num_steps=2))
+
+
+def test_a_folder_computes_what_numpy_computes_and_goes_out_as_it_came(
+        tmp_path: pathlib.Path) -> None:
+    config = tiny_m2m_100.config()
+    weights = tiny_m2m_100.tensors(config)
+    copies = {'lm_head.weight': weights['model.shared.weight'],   # as old files have them
+              'model.encoder.embed_positions.weights': np.zeros([9, 8], np.float32)}
+    folder = tiny_llama.write(tmp_path / 'in', config, weights | copies, num_parts=3)
+    (tmp_path / 'in/sentencepiece.bpe.model').write_text('a')
+    with start(experiment(folder, num_cells=2), logdir=tmp_path / 'logs') as run:
+        run.train(steps=0, evaluate=False)
+        logits = run.predict(READ)['logits']
+        path = run.export(tmp_path / 'out', format='hugging_face')
+    expected = tiny_m2m_100.logits(config, weights, **READ)
+    is_said = READ['target'] != PAD   # Padding is at other positions there, and counts nowhere.
+    np.testing.assert_allclose(logits[is_said], expected[is_said],
+                               atol=1e-5 * np.abs(expected).max())
+
+    written = safetensors.numpy.load_file(f'{path}/model.safetensors')
+    assert written.keys() == weights.keys()
+    for name, array in weights.items():
+        np.testing.assert_array_equal(written[name], array, err_msg=name)
+    out = tmp_path / 'out'
+    assert json.loads((out / 'config.json').read_text()) == config
+    assert (out / 'sentencepiece.bpe.model').read_text() == 'a'
+
+
+def test_it_trains_with_its_dropout_to_the_same_bit_in_one_cell_and_in_two(
+        tmp_path: pathlib.Path) -> None:
+    config = tiny_m2m_100.config(encoder_layers=1, dropout=0.2)
+    weights = tiny_m2m_100.tensors(config)
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    written = []
+    for num_cells in (1, 2):
+        with start(experiment(folder, num_cells), logdir=tmp_path / str(num_cells)) as run:
+            run.train()
+            path = run.export(tmp_path / f'out{num_cells}', format='hugging_face')
+        written.append(safetensors.numpy.load_file(f'{path}/model.safetensors'))
+    for name, array in written[0].items():
+        np.testing.assert_array_equal(array, written[1][name], err_msg=name)
+        # All scores of a query are moved alike by a bias of keys, which therefore learns nothing.
+        assert 'k_proj.bias' in name or not np.array_equal(array, weights[name]), name
+
+
+def test_a_network_that_is_not_that_of_the_config_is_refused(tmp_path: pathlib.Path) -> None:
+    config = tiny_m2m_100.config()
+    folder = tiny_llama.write(tmp_path / 'in', config, tiny_m2m_100.tensors(config))
+    with start(experiment(folder, first_position=0), logdir=tmp_path / 'logs') as run, \
+            pytest.raises(ValueError, match=r'another network than this one with task\.model\.'
+                                            r'first_position=0 \(config\.json means 2\); make it '
+                                            r'by translation_model\(folder\)'):
+        run.train(steps=0, evaluate=False)
