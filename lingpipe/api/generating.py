@@ -56,11 +56,13 @@ class GeneratingRun(OpenRun):
           lines: one sentence each, with the tag of its language before it if the model was trained
             with tags: '<de> Guten Tag'. An empty line stays empty.
           checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
-          **fields: of task.decode, where they are to differ: beam_size=1, language='de'.
+          **fields: of task.decode, where they are to differ: beam_size=1, language='de'; of a model
+            of Hugging Face also target_language='fra_Latn'.
 
         Raises:
-          ValueError: the task does not translate, there is no checkpoint or no such field, or the
-            vocabulary is not that of the weights or lacks the tag of a line.
+          ValueError: the task does not translate, there is no checkpoint or no such field, the
+            vocabulary is not that of the weights or lacks the tag of a line, or no target language
+            is named to a model of many.
           OSError: a worker is lost.
         """
         lines = _texts('lines', lines, 'run.translate([line])')

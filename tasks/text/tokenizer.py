@@ -1,5 +1,7 @@
 """Tokenizer: that of a folder of Hugging Face, as the vocabulary of a language model.
 
+Translations have a subclass of it (tasks/translation/tokenizer.py).
+
     FOLDER/tokenizer.json            ids of texts, texts of ids, and the start, if it adds one
     FOLDER/tokenizer_config.json     eos_token: the end of a text
     FOLDER/generation_config.json    eos_token_id: what else ends a text that is written
@@ -68,7 +70,7 @@ class Tokenizer:
         self._special = {i for i, token in self._added.items() if token.special}
         self.size = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values())
         self.ends = tuple(ends) or _ends_beside(path, self._tokenizer)
-        self.before = self._before(path)
+        self.before = self.ids_before(path)
         self.unknown = self._unknown()
         self.chat_template = template_beside(path)
         if self.chat_template is None and chat_template:
@@ -132,6 +134,10 @@ class Tokenizer:
         sizes[[*self.before, self.ends[0]]] = 0
         return sizes
 
+    def special_ids(self) -> dict[str, int]:
+        """Returns the special tokens, which `decode` leaves out, with their ids."""
+        return {self._added[i].content: i for i in sorted(self._special)}
+
     def save(self, path: str) -> None:
         """Writes the file as it was."""
         with open(path, 'wb') as file:
@@ -145,7 +151,7 @@ class Tokenizer:
         unknown = model.get('unk_id')
         return -1 if unknown is None else int(unknown)
 
-    def _before(self, path: str) -> tuple[int, ...]:
+    def ids_before(self, path: str) -> tuple[int, ...]:
         """The ids that come before a text. Raises ValueError if they are no start."""
         encoding = self._tokenizer.encode('a')
         is_added = encoding.special_tokens_mask
@@ -168,9 +174,8 @@ def _ends_beside(path: str, tokenizer: Any) -> tuple[int, ...]:
       ValueError: there are none, or one is no id.
     """
     folder = os.path.dirname(path)
-    token = _entry(folder, 'tokenizer_config.json', 'eos_token')
-    content = token.get('content') if isinstance(token, dict) else token
-    ends = [] if content is None else [tokenizer.token_to_id(str(content))]
+    content = token_beside(path, 'eos_token')
+    ends = [] if content is None else [tokenizer.token_to_id(content)]
     for name in ('generation_config.json', CONFIG):
         if (entry := _entry(folder, name, 'eos_token_id')) is not None:
             ends += entry if isinstance(entry, list) else [entry]
@@ -181,10 +186,22 @@ def _ends_beside(path: str, tokenizer: Any) -> tuple[int, ...]:
                          f'or {CONFIG} with eos_token_id.')
     for end in ends:
         if type(end) is not int or tokenizer.id_to_token(end) is None:
-            raise ValueError(f'the files beside {path} say that {show(token)} or {show(ends)} '
+            raise ValueError(f'the files beside {path} say that {show(content)} or {show(ends)} '
                              f'ends a text, of which {show(end)} is no id of the tokenizer; '
                              'correct eos_token or eos_token_id.')
     return tuple(dict.fromkeys(ends))
+
+
+def token_beside(path: str, name: str) -> str | None:
+    """The content of a special token, as eos_token, in tokenizer_config.json beside a tokenizer."""
+    token = config_beside(path, name)
+    content = token.get('content') if isinstance(token, dict) else token
+    return None if content is None else str(content)
+
+
+def config_beside(path: str, key: str) -> Any:
+    """What tokenizer_config.json beside a tokenizer says; None: nothing."""
+    return _entry(os.path.dirname(path), 'tokenizer_config.json', key)
 
 
 def _entry(folder: str, name: str, key: str) -> Any:

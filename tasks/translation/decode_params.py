@@ -17,3 +17,5 @@ class DecodeParams(SearchParams):
     language: str = field(
         '', 'The language whose tag goes before lines that have none (<de> Guten Tag); empty: no '
             'tag.')
+    target_language: str = field(
+        '', 'The language of translations, as fra_Latn, if a model of Hugging Face makes them.')

@@ -12,18 +12,20 @@ from rich.console import Console
 from rich.progress import Progress
 
 from lingpipe.pipeline.decoding.decoder import Decoder
+from lingpipe.pipeline.decoding.sampling import SamplingParams
+from lingpipe.pipeline.decoding.search_params import SearchParams
 from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
 from lingpipe.tasks.translation.decode_params import DecodeParams
-from lingpipe.tasks.translation.source_ids import line_numbers, source_ids, warn_of_tags
+from lingpipe.tasks.translation.line_vocabulary import LineVocabulary
+from lingpipe.tasks.translation.source_ids import line_numbers
 from lingpipe.wording.counts import counted
 
 
 class LineTranslator:
     """Translates lines. Its graphs are built once for each number of groups."""
 
-    def __init__(self, program: Program, vocabulary: Vocabulary, params: DecodeParams,
+    def __init__(self, program: Program, vocabulary: LineVocabulary, params: DecodeParams,
                  decoder: Decoder | None = None):
         """
         Args:
@@ -34,7 +36,9 @@ class LineTranslator:
         """
         self.program, self.params = program, params.copy().validate()
         self._vocabulary = vocabulary
-        self._decoder = decoder or Decoder(program, self.params, START, END)
+        self._decoder = decoder or Decoder(
+            program, self.params if vocabulary.start is not None else _prompted(self.params),
+            vocabulary.start, *vocabulary.ends)
         num_cells = len(program.plan.cells)
         self._num_groups = 1 if num_cells == 1 else 2 * num_cells
 
@@ -54,11 +58,12 @@ class LineTranslator:
           has_tags: whether sources of the run had tags; None: it is not known.
 
         Raises:
-          ValueError: the vocabulary does not have the tag of a line.
+          ValueError: the vocabulary does not have the tag of a line, or no target language is
+            named to a model of many.
         """
-        p = self.params
-        sources = source_ids(self._vocabulary, lines, p.language, p.max_source_length)
-        warn_of_tags(sources, self._vocabulary, has_tags)
+        p, vocabulary = self.params, self._vocabulary
+        sources = vocabulary.sources(lines, p, has_tags)
+        prompt = vocabulary.prompt(p)
         translations = [''] * len(lines)
         endless: list[int] = []
         # The largest come first: if any sentence is too large, the first one fails.
@@ -70,16 +75,16 @@ class LineTranslator:
                 groups = [some[g * len(some) // self._num_groups:
                                (g + 1) * len(some) // self._num_groups]
                           for g in range(self._num_groups)]
-                sentence_groups = [_group([sources[i] for i in group], p) for group in groups]
+                sentence_groups = [_group([sources[i] for i in group], prompt, vocabulary, p)
+                                   for group in groups]
                 results = self._decoder.decode(sentence_groups)
                 for group, sentence_group, (ids, _) in zip(groups, sentence_groups, results,
                                                            strict=True):
                     # An empty sentence group has one row, which zip leaves out.
                     endless += [i for i, limit, row in zip(group, sentence_group.limits, ids,
                                                            strict=False)
-                                if END not in row[:limit]]
-                    for i, text in zip(group, self._vocabulary.decode(ids[:len(group)]),
-                                       strict=True):
+                                if not np.isin(row[:limit], vocabulary.ends).any()]
+                    for i, text in zip(group, vocabulary.decode(ids[:len(group)]), strict=True):
                         translations[i] = ' '.join(text.split())
                 bar.advance(task, len(some))
 
@@ -97,17 +102,24 @@ def _of_graphs(params: DecodeParams) -> DecodeParams:
     Of max_length the decoder knows whether it serves.
     """
     return params.copy().set(extra_length=0, max_source_length=2, group_size=1, language='',
-                             max_length=1)
+                             target_language='', max_length=1)
 
 
-def _group(sources: list[list[int]], params: DecodeParams) -> SentenceGroup:
+def _prompted(params: DecodeParams) -> SearchParams:
+    """The same search, of sequences that begin with prompts."""
+    return SamplingParams(beam_size=params.beam_size, alpha=params.alpha,
+                          max_length=params.max_length, prefill=0)
+
+
+def _group(sources: list[list[int]], prompt: list[int], vocabulary: LineVocabulary,
+           params: DecodeParams) -> SentenceGroup:
     """Returns the sentence group; without sentences, it has one that ends at once."""
     limits = [min(params.max_length, len(ids) + params.extra_length) for ids in sources] or [0]
-    sources = sources or [[END]]
+    sources = sources or [[vocabulary.ends[0]]]
     length = max(map(len, sources))
-    return SentenceGroup(
-        {'source': np.array([ids + [PAD] * (length - len(ids)) for ids in sources], np.int32)},
-        np.array(limits, np.int32))
+    rows = [ids + [vocabulary.pad] * (length - len(ids)) for ids in sources]
+    prompts = np.tile(np.array(prompt, np.int32), [len(rows), 1]) if prompt else None
+    return SentenceGroup({'source': np.array(rows, np.int32)}, np.array(limits, np.int32), prompts)
 
 
 def _calls(order: list[int], size: int) -> Iterator[list[int]]:

@@ -40,20 +40,27 @@ def source_ids(vocabulary: Vocabulary, lines: Sequence[str], language: str,
     tags = [_TAG.match(line) if known else None for line in cleaned]
     texts = [normalized(line[tag.end():]) if tag else line
              for line, tag in zip(cleaned, tags, strict=True)]
-    sources, cut = [], []
-    for i, (tag, ids) in enumerate(zip(tags, vocabulary.encode(texts), strict=True)):
-        first = [_tag(tag[1], known,
-                      f'line {i + 1} begins with {tag[0].strip()}, which is text only after a '
-                      'tag')] if tag else usual
-        room = max_length - len(first) - 1
-        if len(ids) > room:
-            cut.append(i)
-        sources.append([*first, *ids[:room], END] if ids else [])
+    first = [[_tag(tag[1], known,
+                   f'line {i + 1} begins with {tag[0].strip()}, which is text only after a '
+                   'tag')] if tag else usual for i, tag in enumerate(tags)]
+    rows = [[*tag, *ids] if ids else []
+            for tag, ids in zip(first, vocabulary.encode(texts), strict=True)]
+    return [[*row, END] if row else [] for row in shortened(rows, max_length, 1)]
 
-    if cut:
+
+def shortened(rows: Sequence[list[int]], max_length: int, num_others: int) -> list[list[int]]:
+    """Returns rows of ids, each cut so that a source has no more than max_length; warns of that.
+
+    Args:
+      rows: the ids of lines.
+      max_length: task.decode.max_source_length.
+      num_others: how many ids more a source has.
+    """
+    room = max_length - num_others
+    if cut := [i for i, row in enumerate(rows) if len(row) > room]:
         logging.warning('task.decode.max_source_length=%d ids has cut %s that %s longer: %s',
                         max_length, counted(len(cut), 'source'), are(len(cut)), line_numbers(cut))
-    return sources
+    return [row[:room] for row in rows]
 
 
 def warn_of_tags(sources: Sequence[Sequence[int]], vocabulary: Vocabulary,

@@ -1,6 +1,7 @@
 """Translation: the problem that a Transformer learns, with its vocabulary. It translates lines."""
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,21 +9,22 @@ from lingpipe.hyperparams import field
 from lingpipe.input import Input
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.translation import vocabulary_facts
-from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary
 from lingpipe.tasks.translation.decode_params import DecodeParams
 from lingpipe.tasks.translation.hugging_face import check_config
 from lingpipe.tasks.translation.line_translator import LineTranslator
+from lingpipe.tasks.translation.line_vocabulary import LineVocabulary, TaggedVocabulary
+from lingpipe.tasks.translation.tokenizer import TranslationTokenizer
 from lingpipe.training.problem import Problem
 
 
 class Translation(Problem):
-    """Translates lines of many languages to English."""
+    """Translates lines of many languages, to English or, with a tokenizer.json, to any of them."""
 
     class Params(Problem.Params):
         """Network, learner, and how lines are translated."""
         vocabulary: str = field(
-            '', 'The file of the vocabulary that lines are translated with; empty: that of the '
-                'run.')
+            '', 'The file of the vocabulary that lines are translated with, perhaps a '
+                'tokenizer.json; empty: that of the run.')
         decode: DecodeParams = field(DecodeParams(), 'How lines are translated.')
 
     params: Params
@@ -65,7 +67,7 @@ class Translation(Problem):
 
         Raises:
           ValueError: the vocabulary is missing or is not that of the run, or it does not have the
-            tag of a line.
+            tag of a line, or no target language is named to a model of many.
         """
         return self.translate(program, lines, facts)
 
@@ -81,18 +83,30 @@ class Translation(Problem):
           ValueError: as `decode`, or there is no such field.
         """
         params = self.params.decode.copy().set(**fields)
-        vocabulary = self.vocabulary(facts)
-        last = self._last_translator   # Its graphs take long to build.
+        self._vocabulary_path(facts)   # The file may have changed.
+        last = self._last_translator   # Its graphs take long to build, and its vocabulary to read.
         if last is None or last.program is not program:
-            last = self._last_translator = LineTranslator(program, vocabulary, params)
+            last = self._last_translator = LineTranslator(program, self.vocabulary(facts), params)
         elif last.params != params:
             last = self._last_translator = last.with_params(params)
         return last.translate(lines, facts.get('language_tags'))
 
-    def vocabulary(self, facts: Mapping[str, Any]) -> Vocabulary:
+    def vocabulary(self, facts: Mapping[str, Any]) -> LineVocabulary:
         """Returns the vocabulary of the run with these facts, or Params.vocabulary, a copy of it.
 
         Raises:
           ValueError: no file of it is known, or the file has other ids than the network.
         """
-        return vocabulary_facts.vocabulary_of(self.params.vocabulary, facts, self.params.model)
+        path = self._vocabulary_path(facts)
+        if path.endswith('.json'):
+            tokenizer = TranslationTokenizer(path)
+            tokenizer.check_fits(self.params.model)
+            return tokenizer
+        return TaggedVocabulary(vocabulary_facts.vocabulary_of(path, facts, self.params.model))
+
+    def _vocabulary_path(self, facts: Mapping[str, Any]) -> str:
+        """The file of the vocabulary. Raises ValueError if none is known, or if it is another."""
+        path = vocabulary_facts.path_of_run(self.params.vocabulary, facts)
+        if os.path.exists(path):
+            vocabulary_facts.check_is_of_run(path, facts)
+        return path

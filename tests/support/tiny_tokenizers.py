@@ -1,7 +1,7 @@
-"""Tiny tokenizers: folders with a tokenizer.json such as Qwen2's, and one such as Llama 2's.
+"""Tiny tokenizers: folders with a tokenizer.json such as Qwen2's, Llama 2's and NLLB-200's.
 
 The first is a byte-level BPE that adds nothing to a text. The second has U+2581 for spaces, puts
-one and <s> before a text, and spells characters without a piece in bytes.
+one and <s> before a text, and spells characters without a piece in bytes. The third has languages.
 """
 from __future__ import annotations
 
@@ -60,13 +60,27 @@ def llama2() -> Tokenizer:
     return tokenizer
 
 
-KINDS = {'qwen2': qwen2, 'llama2': llama2}
-END = {'qwen2': '<|endoftext|>', 'llama2': '</s>'}
+def nllb() -> Tokenizer:
+    """BPE such as NLLB-200's, whose ids 0 to 3 are control ids, and 17 to 19 languages."""
+    tokens = ['<s>', '<pad>', '</s>', '<unk>', '▁', *'abcdefgh', 'ab', '▁ab', '▁c', '▁d']
+    tokenizer = Tokenizer(models.BPE(
+        vocab={token: i for i, token in enumerate(tokens)}, unk_token='<unk>', fuse_unk=True,
+        merges=[('a', 'b'), ('▁', 'ab'), ('▁', 'c'), ('▁', 'd')]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens([*tokens[:4], 'deu_Latn', 'eng_Latn', 'fra_Latn'])
+    tokenizer.post_processor = processors.TemplateProcessing(   # as of NLLB's first tokenizer
+        single='$A </s> eng_Latn', special_tokens=[('</s>', 2), ('eng_Latn', 18)])
+    return tokenizer
+
+
+KINDS = {'qwen2': qwen2, 'llama2': llama2}   # of language models
+END = {'qwen2': '<|endoftext|>', 'llama2': '</s>', 'nllb': '</s>'}
 
 
 def write(folder: pathlib.Path, kind: str, **entries: Any) -> str:
     """Writes tokenizer.json and tokenizer_config.json; returns the path of the first."""
     folder.mkdir(exist_ok=True)
-    KINDS[kind]().save(str(folder / 'tokenizer.json'))
+    {**KINDS, 'nllb': nllb}[kind]().save(str(folder / 'tokenizer.json'))
     (folder / 'tokenizer_config.json').write_text(json.dumps({'eos_token': END[kind], **entries}))
     return str(folder / 'tokenizer.json')

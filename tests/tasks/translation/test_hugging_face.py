@@ -15,11 +15,12 @@ from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.translation.hugging_face import translation_model
+from lingpipe.tasks.translation.tokenizer import TranslationTokenizer
 from lingpipe.tasks.translation.translator import translator
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.train_params import TrainParams
-from tests.support import tiny_llama, tiny_m2m_100
+from tests.support import tiny_llama, tiny_m2m_100, tiny_tokenizers
 from tests.support.tiny_m2m_100 import END, PAD, V
 
 
@@ -73,6 +74,33 @@ def test_a_folder_computes_what_numpy_computes_and_goes_out_as_it_came(
     out = tmp_path / 'out'
     assert json.loads((out / 'config.json').read_text()) == config
     assert (out / 'sentencepiece.bpe.model').read_text() == 'a'
+
+
+def test_lines_are_translated_by_the_ids_that_numpy_writes(tmp_path: pathlib.Path) -> None:
+    """They begin with the target language, which is not searched for."""
+    config = tiny_m2m_100.config(encoder_layers=1, scale_embedding=False)
+    weights = tiny_m2m_100.tensors(config, seed=148)   # Its sentences differ, and some end.
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    path = tiny_tokenizers.write(tmp_path / 'in', 'nllb')
+    tokenizer = TranslationTokenizer(path)
+    params = experiment(folder, num_cells=2)
+    params.task.set(vocabulary=path)
+    params.task.decode.set(beam_size=1, max_length=7, language='deu_Latn')
+    lines = ['ab c', '', '<fra_Latn> d ab gh', 'a', 'h', 'c']
+    sources = tokenizer.sources(lines, params.task.decode, None)
+    with start(params, logdir=tmp_path / 'logs') as run:
+        run.train(steps=0, evaluate=False)
+        found = []
+        for code in 'eng_Latn', 'fra_Latn':
+            expected = [tiny_m2m_100.greedy(config, weights, ids, [END, tokenizer.languages[code]],
+                                            limit=6) if ids else [] for ids in sources]
+            texts = [' '.join(text.split()) for text in tokenizer.decode(expected)]
+            assert run.translate(lines, target_language=code) == texts
+            found += expected
+        assert any(END in ids for ids in found) and not all(END in ids for ids in found if ids)
+        assert len(set(map(tuple, found))) > 4
+        with pytest.raises(ValueError, match=r'task\.decode\.target_language is empty'):
+            run.translate(lines)
 
 
 def test_it_trains_with_its_dropout_to_the_same_bit_in_one_cell_and_in_two(
