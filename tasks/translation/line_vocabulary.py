@@ -1,7 +1,7 @@
 """LineVocabulary: what turns lines into sources, and ids into translations.
 
-There are two kinds: `TaggedVocabulary`, of sentencepiece, and `TranslationTokenizer`
-(tokenizer.py), that of a folder of Hugging Face.
+There are two kinds: `TaggedVocabulary`, that of a corpus, and `Multilingual` (multilingual.py),
+that of a folder of Hugging Face.
 """
 from __future__ import annotations
 

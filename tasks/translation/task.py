@@ -13,7 +13,7 @@ from lingpipe.tasks.translation.decode_params import DecodeParams
 from lingpipe.tasks.translation.hugging_face import check_config
 from lingpipe.tasks.translation.line_translator import LineTranslator
 from lingpipe.tasks.translation.line_vocabulary import LineVocabulary, TaggedVocabulary
-from lingpipe.tasks.translation.tokenizer import TranslationTokenizer
+from lingpipe.tasks.translation.tokenizer import open_tokenizer
 from lingpipe.training.problem import Problem
 
 
@@ -23,8 +23,8 @@ class Translation(Problem):
     class Params(Problem.Params):
         """Network, learner, and how lines are translated."""
         vocabulary: str = field(
-            '', 'The file of the vocabulary that lines are translated with, perhaps a '
-                'tokenizer.json; empty: that of the run.')
+            '', 'The file of the vocabulary that lines are translated with, perhaps the '
+                'tokenizer.json of a folder of Hugging Face; empty: that of the run.')
         decode: DecodeParams = field(DecodeParams(), 'How lines are translated.')
 
     params: Params
@@ -99,7 +99,7 @@ class Translation(Problem):
         """
         path = self._vocabulary_path(facts)
         if path.endswith('.json'):
-            tokenizer = TranslationTokenizer(path)
+            tokenizer = open_tokenizer(path)
             tokenizer.check_fits(self.params.model)
             return tokenizer
         return TaggedVocabulary(vocabulary_facts.vocabulary_of(path, facts, self.params.model))

@@ -1,37 +1,45 @@
-"""TranslationTokenizer: the tokenizer.json of a translation model of Hugging Face.
+"""TranslationTokenizer: the tokenizer of a translation model of Hugging Face.
 
-    tokenizer.json           ids of texts, and the special tokens, of which each language is one
-    tokenizer_config.json    eos_token, pad_token, and legacy_behaviour of NLLB's first tokenizer
+    NLLB-200    tokenizer.json            ids of texts, and the special tokens, which languages are
+    M2M-100     vocab.json                ids of pieces; those of languages come behind them
+                sentencepiece.bpe.model   pieces of texts
+    both        tokenizer_config.json     eos_token, pad_token, legacy_behaviour
 
-    source               language ids </s>, or ids </s> language if legacy_behaviour is true
-    what is decoded      </s> language ids </s>
-
-So do transformers' NllbTokenizer and `generate` with a forced_bos_token_id, whatever tokenizer.json
-itself puts around a text.
+The first is read by the package `tokenizers`, as for a language model, and special tokens that a
+text spells are read as such. The second is read by sentencepiece, and what a text spells is text.
 """
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Sequence
-from typing import Any
 
-from lingpipe.hyperparams import Params
+from lingpipe.checkpoint.hugging_face import read_json
 from lingpipe.tasks.text.tokenizer import Tokenizer, config_beside, token_beside
-from lingpipe.tasks.translation.decode_params import DecodeParams
-from lingpipe.tasks.translation.source_ids import line_numbers, shortened
-from lingpipe.wording.values import nearest
+from lingpipe.tasks.translation.corpus.vocabulary import sentencepiece_module
+from lingpipe.tasks.translation.multilingual import Multilingual
 
-_TAG = re.compile(r'<([\w-]+)>\s*')
+_VOCAB, _PIECES = 'vocab.json', 'sentencepiece.bpe.model'
+# In the order of their ids, which no file says; `language_codes` names the list.
+_CODES = {
+    'm2m100': 'af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga '
+              'gd gl gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt '
+              'lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr '
+              'ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu',
+    'wmt21': 'en ha is ja cs ru zh de'}
 
 
-class TranslationTokenizer(Tokenizer):
-    """A tokenizer.json with languages, as a LineVocabulary.
+def open_tokenizer(path: str) -> Multilingual:
+    """Opens a tokenizer.json, or vocab.json with the model of sentencepiece beside it.
 
-    Attributes:
-      languages: the id of each language's token, by its code, as eng_Latn, or en for __en__.
-      start: none: what is decoded begins with the ids of `prompt`.
-      pad: the id of padding.
+    Raises:
+      ValueError: what reads it or a file is missing, or a file is damaged.
     """
+    is_m2m_100 = os.path.basename(path) == _VOCAB
+    return M2M100Tokenizer(path) if is_m2m_100 else TranslationTokenizer(path)
+
+
+class TranslationTokenizer(Multilingual, Tokenizer):
+    """A tokenizer.json with languages."""
 
     def __init__(self, path: str):
         """
@@ -41,91 +49,77 @@ class TranslationTokenizer(Tokenizer):
         Raises:
           ValueError: as Tokenizer does, or the files name no languages or no padding.
         """
-        super().__init__(path)
+        Tokenizer.__init__(self, path)
         tokens = self.special_ids()
         self.languages = {token.strip('_'): i for token, i in tokens.items()
                           if not (token.startswith('<') and token.endswith('>'))}
-        self.start: int | None = None
         self.pad = tokens.get(token_beside(path, 'pad_token') or '<pad>', -1)
         if not self.languages or self.pad < 0:
             what = 'tokens of languages' if not self.languages else 'token of padding'
             raise ValueError(f'{path} has no {what} among its special tokens; take the tokenizer '
                              'of a translation model, as that of NLLB-200.')
-        self._is_legacy = config_beside(path, 'legacy_behaviour') is True
+        self.is_legacy = config_beside(path, 'legacy_behaviour') is True
 
     def ids_before(self, path: str) -> tuple[int, ...]:
-        """None: `source` says what is around a text."""
+        """None: `source` says what is around a text, whatever tokenizer.json puts there."""
         return ()
 
-    def check_fits(self, model: Params) -> None:
-        """Raises ValueError unless a network has all ids, and the same padding."""
-        vocab_size = getattr(model, 'vocab_size', self.size)
-        if not self.fits(vocab_size):
-            raise ValueError(f'the tokenizer has {self.size:,} ids, but '
-                             f'task.model.vocab_size={vocab_size:,}; set task.vocabulary to that '
-                             'of this model.')
-        padding_id = getattr(model, 'padding_id', self.pad)
-        if padding_id != self.pad:
-            raise ValueError(f'the tokenizer pads with the id {self.pad}, but '
-                             f'task.model.padding_id={padding_id}; set task.vocabulary to that of '
-                             'this model.')
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of texts alone."""
+        return Tokenizer.encode(self, texts)
 
-    def language(self, code: str, where: str) -> int:
-        """Returns the id of a language's token. Raises ValueError, which begins with `where`."""
-        if code not in self.languages:
-            raise ValueError(f'{where}={code!r} is no language of the tokenizer; '
-                             f'{nearest(code, self.languages)}.')
-        return self.languages[code]
+    def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Returns the texts of rows of ids, without special tokens."""
+        return Tokenizer.decode(self, rows)
 
-    def source(self, language: int, ids: Sequence[int]) -> list[int]:
-        """Returns what the encoder reads: the ids of a text with those around them."""
-        end = self.ends[0]
-        return [*ids, end, language] if self._is_legacy else [language, *ids, end]
 
-    def sources(self, lines: Sequence[str], params: DecodeParams,
-                has_tags: bool | None) -> list[list[int]]:
-        """Returns what the encoder reads of lines; a blank line has no ids.
+class M2M100Tokenizer(Multilingual):
+    """A model of sentencepiece whose pieces have other ids, by vocab.json, and the languages."""
+    is_legacy = False
 
+    def __init__(self, path: str):
+        """
         Args:
-          lines: one sentence each; one may begin with its language, as <deu_Latn>.
-          params: `language` is that of all other lines; longer sources are cut at
-            `max_source_length`, with a warning.
-          has_tags: not read.
+          path: vocab.json.
 
         Raises:
-          ValueError: there is no such language, or none is named.
+          ValueError: sentencepiece or a file is missing, a file is damaged, or the list of its
+            languages is not known here.
         """
-        p = params
-        usual = self.language(p.language, 'task.decode.language') if p.language else None
-        tags = [tag if (tag := _TAG.match(line)) and tag[1] in self.languages else None
-                for line in lines]
-        texts = [line[tag.end():] if tag else line for line, tag in zip(lines, tags, strict=True)]
-        rows = [ids if text.strip() else []
-                for text, ids in zip(texts, self.encode(texts), strict=True)]
-        languages = [self.languages[tag[1]] if tag else usual for tag in tags]
-        if missing := [i for i, (ids, language) in enumerate(zip(rows, languages, strict=True))
-                       if ids and language is None]:
-            first = next(iter(self.languages))
-            raise ValueError('task.decode.language is empty, and no language is named in '
-                             f'{line_numbers(missing)}; set it, as {first}, or begin a line with '
-                             f'<{first}>.')
-        return [self.source(language, ids) if ids and language is not None else []
-                for language, ids in zip(languages, shortened(rows, p.max_source_length, 2),
-                                         strict=True)]
+        beside = os.path.join(os.path.dirname(path), _PIECES)
+        for file in path, beside:
+            if not os.path.exists(file):
+                raise ValueError(f'{file} is no file; name the {_VOCAB} of a folder of M2M-100 '
+                                 f'with its {_PIECES} beside it.')
+        self._id_of = read_json(path)
+        names = [token_beside(path, f'{kind}_token') or default for kind, default in
+                 [('eos', '</s>'), ('pad', '<pad>'), ('unk', '<unk>'), ('bos', '<s>')]]
+        if lost := [name for name in names if type(self._id_of.get(name)) is not int]:
+            raise ValueError(f'{path} has no ids of {", ".join(lost)}; copy the folder again.')
+        end, self.pad, self._unknown, _ = (self._id_of[name] for name in names)
+        self.ends = (end,)
+        codes = config_beside(path, 'language_codes') or 'm2m100'
+        if codes not in _CODES:
+            raise ValueError(f'tokenizer_config.json has language_codes={codes!r}, and the lists '
+                             f'of languages that are known are {", ".join(_CODES)}; take another '
+                             'model.')
+        self.languages = {code: len(self._id_of) + i
+                          for i, code in enumerate(_CODES[codes].split())}
+        self.size = len(self._id_of) + len(self.languages)
+        special = {self._id_of[name] for name in names}
+        self._piece_of = {i: piece for piece, i in self._id_of.items() if i not in special}
+        self._model = sentencepiece_module().SentencePieceProcessor()
+        try:
+            self._model.load(beside)
+        except RuntimeError as error:
+            raise ValueError(f'{beside} is no model of sentencepiece; copy it again.') from error
 
-    def prompt(self, params: DecodeParams) -> list[int]:
-        """Returns the ids with which what is decoded begins: the end, and the target language.
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of texts alone."""
+        return [[self._id_of.get(piece, self._unknown) for piece in pieces]
+                for pieces in self._model.encode(list(texts), out_type=str)]
 
-        Raises:
-          ValueError: there is no such language, or none is named.
-        """
-        if not params.target_language:
-            raise ValueError('task.decode.target_language is empty, and the model translates into '
-                             f'many languages; set it, as {next(iter(self.languages))}.')
-        return [self.ends[0], self.language(params.target_language, 'task.decode.target_language')]
-
-    def decode(self, ids: Any) -> list[str]:
-        """Returns the texts of rows of ids up to the first end, without special tokens."""
-        rows = [[int(i) for i in row] for row in ids]
-        return super().decode([row[:next((place for place, i in enumerate(row) if i in self.ends),
-                                         len(row))] for row in rows])
+    def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Returns the texts of rows of ids, without special tokens."""
+        return [self._model.decode([self._piece_of[i] for i in row if i in self._piece_of])
+                for row in rows]

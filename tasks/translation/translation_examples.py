@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 from absl import logging
 
-from lingpipe.tasks.translation.tokenizer import TranslationTokenizer
+from lingpipe.tasks.translation.tokenizer import open_tokenizer
 from lingpipe.wording.counts import are, counted
 
 
@@ -22,7 +22,7 @@ def translation_examples(vocabulary: str, pairs: Iterable[tuple[str, str]], sour
     A sentence that is too long is cut before its end, and a warning says how many are.
 
     Args:
-      vocabulary: the tokenizer.json of a translation model.
+      vocabulary: the tokenizer.json of a translation model, or vocab.json of M2M-100.
       pairs: sentences with their translations.
       source_language, target_language: codes of their languages, as deu_Latn.
       length: T, of which a sentence has 2 less.
@@ -30,7 +30,7 @@ def translation_examples(vocabulary: str, pairs: Iterable[tuple[str, str]], sour
     Raises:
       ValueError: there are no pairs, a language is not known, or T is below 3.
     """
-    tokenizer = TranslationTokenizer(vocabulary)
+    tokenizer = open_tokenizer(vocabulary)
     from_language = tokenizer.language(source_language, 'source_language')
     into_language = tokenizer.language(target_language, 'target_language')
     if length < 3:
