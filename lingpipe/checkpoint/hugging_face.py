@@ -181,8 +181,10 @@ class Folder:
         array = self._files[name].get_tensor(name)
         if original not in self._files or not np.array_equal(
                 array, self._files[original].get_tensor(original)):
+            remedy = ('take a folder in which it is' if self._kind_of_model == 'm2m_100' else
+                      'write false, if the model has both tables')
             raise ValueError(f'{self.path}: {CONFIG} has tie_word_embeddings=true, but {name} is '
-                             f'not {original}; write false, if the model has both tables.')
+                             f'not {original}; {remedy}.')
         del self._files[name]
 
 

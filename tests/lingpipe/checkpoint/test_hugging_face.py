@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from lingpipe.checkpoint import hugging_face, initialize
 from lingpipe.tasks.text.hugging_face import language_model
-from tests.support import tiny_gpt2, tiny_llama
+from tests.support import tiny_gpt2, tiny_llama, tiny_m2m_100
 
 RULES = [('weights/(.*)', r'weights/\1')]
 
@@ -144,6 +144,15 @@ def test_a_second_copy_of_a_tied_table_must_be_the_same(
         return
     with pytest.raises(ValueError, match=r'tie_word_embeddings=true, but lm_head\.weight is not '
                                          r'model\.embed_tokens\.weight; write false'):
+        hugging_face.Folder(folder)
+
+
+def test_a_second_table_of_m2m_100_is_refused(tmp_path: pathlib.Path) -> None:
+    config = tiny_m2m_100.config()
+    weights = tiny_m2m_100.tensors(config)
+    weights['lm_head.weight'] = weights['model.shared.weight'] + 1
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    with pytest.raises(ValueError, match=r'lm_head\.weight is not model\.shared\.weight; take '):
         hugging_face.Folder(folder)
 
 
