@@ -63,7 +63,7 @@ class Multilingual(abc.ABC):
         """Returns the id of a language's token. Raises ValueError, which begins with `where`."""
         if code not in self.languages:
             raise ValueError(f'{where}={code!r} is no language of the tokenizer; '
-                             f'{nearest(code, self.languages)}.')
+                             f'{nearest(code, self.languages)}')
         return self.languages[code]
 
     def source(self, language: int, ids: Sequence[int]) -> list[int]:
