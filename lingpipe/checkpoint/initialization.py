@@ -99,8 +99,10 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
     if hugging_face.is_folder(source_dir):
         return _initialize_from_folder(variables, source_dir, rules, check, adapters)
     for path, facts in _whole_ones(source_dir, checkpoint):
+        metadata = facts['metadata']
         report = _planned(variables, path, facts['variables'], rules, adapters)
-        check(facts['metadata'], report.taken)
+        _check_adapters(report, facts['variables'], metadata)
+        check(metadata, report.taken)
         try:
             pairs = ((variables[key], source_key) for key, source_key in report.taken.items())
             files.assign(path, facts['variables'], pairs, WorkerFiles())
@@ -133,8 +135,10 @@ def _initialize_from_file(variables: Mapping[str, tf.Variable], path: str, rules
     weights = weight_files.read_weights(path)
     kinds = {key: {'shape': list(array.shape), 'dtype': array.dtype.name}
              for key, array in weights.items()}
+    metadata = weight_files.read_metadata(path)
     report = _planned(variables, path, kinds, rules, adapters)
-    check(weight_files.read_metadata(path), report.taken)
+    _check_adapters(report, kinds, metadata)
+    check(metadata, report.taken)
     _assign(variables, report, weights.__getitem__)
     return report
 
@@ -192,21 +196,31 @@ def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rule
                          f'{", ".join(list(saved)[:3])}: correct the rules. A file of another '
                          r"program may need ('weights/model/(.*)', r'weights/\1'). "
                          f'{"; ".join(reasons)}.')
-    _check_adapters(report, saved)
     return report
 
 
-def _check_adapters(report: Initialization, saved: Iterable[str]) -> None:
+def _check_adapters(report: Initialization, saved: Iterable[str], metadata: Metadata) -> None:
     """Raises ValueError if a weight is taken without what its adapter has learned.
 
     A rule may leave out an adapter that the network has.
+
+    Args:
+      report: what is taken.
+      saved: the keys that there are.
+      metadata: knows which adapters are those of weights of other layers (layers/low_rank.py).
     """
+    tied = metadata.get('tied_adapters', {})
     taken = {_without_group(theirs): ours for ours, theirs in report.taken.items()}
     for key in saved:
         match = _ADAPTER.fullmatch(key)
-        if not match or match['weight'] not in taken or _without_group(key) in taken:
+        if not match or _without_group(key) in taken:
             continue
-        ours = f'{taken[match["weight"]]}_adapter/{match["matrix"]}'
+        weight = tied.get(match['weight'], match['weight'])
+        if weight not in taken:
+            continue
+        # What a tied weight is called here is not known, but as there.
+        beside = taken[weight] if weight == match['weight'] else f'weights/{match["weight"]}'
+        ours = f'{beside}_adapter/{match["matrix"]}'
         why = report.not_taken.get(ours, 'the network has no such adapter')
         if why != _BY_RULE:
             raise ValueError(

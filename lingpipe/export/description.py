@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.served_network import signature
-from lingpipe.layers.low_rank import scales_of
+from lingpipe.layers.low_rank import adapter_facts
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
 
@@ -37,7 +37,6 @@ def described(program: Program, predictor: Predictor, facts: Metadata) -> str:
               if name not in predictor.optional_inputs}
     weights = {path: {**_kind(variable), 'is_trained': path in trained}
                for path, variable in program.weights.items()}
-    scales = scales_of(program.network)
     entries = {
         'written_by': json.dumps('lingpipe'),
         **{name: json.dumps(value) for name, value in facts.items()},
@@ -45,7 +44,7 @@ def described(program: Program, predictor: Predictor, facts: Metadata) -> str:
         'outputs': _lines({name: _kind(spec)
                            for name, spec in signature(predictor.output_specs).items()}),
         'weights': _lines(weights),
-        **({'adapter_scales': _lines(scales)} if scales else {})}
+        **{name: _lines(entries) for name, entries in adapter_facts(program.network).items()}}
     texts = [f'{json.dumps(name)}: {text}' for name, text in entries.items()]
     return '{\n' + ',\n'.join(texts) + '\n}\n'
 

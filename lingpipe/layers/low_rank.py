@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -181,6 +182,21 @@ def adapters_of(layer: Layer) -> Iterator[tuple[str, LowRank]]:
 def scales_of(layer: Layer) -> dict[str, float]:
     """Returns the path of each weight that has an adapter -> the factor on a @ b."""
     return {path: adapter.scale for path, adapter in adapters_of(layer)}
+
+
+def adapter_facts(layer: Layer) -> dict[str, dict[str, Any]]:
+    """Returns what is kept beside weights, to know later what the adapters among them belong to.
+
+        adapter_scales    what scales_of returns
+        tied_adapters     the path of each such weight that is another layer's -> the path of that
+
+    What would be empty is left out.
+    """
+    tied = {weight.path: weight.shared_with for one in layer.layers()
+            for name, weight in one.own_weights.items()
+            if weight.shared_with and isinstance(one.children.get(f'{name}{_SUFFIX}'), LowRank)}
+    facts: dict[str, dict[str, Any]] = {'adapter_scales': scales_of(layer), 'tied_adapters': tied}
+    return {name: entries for name, entries in facts.items() if entries}
 
 
 def freeze_all_but_adapters(layer: Layer) -> None:

@@ -15,7 +15,7 @@ from lingpipe.checkpoint.initialization import with_adapters
 from lingpipe.checkpoint.peft_adapters import PeftAdapters
 from lingpipe.input.fingerprint import known_num_examples
 from lingpipe.layers.base import Layer
-from lingpipe.layers.low_rank import adapters_of, scales_of
+from lingpipe.layers.low_rank import adapter_facts, adapters_of
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training import resumption
 from lingpipe.training.experiment import Experiment
@@ -191,14 +191,13 @@ class SavedState:
     def _metadata(self, counts: StepCounts) -> dict[str, Any]:
         """What a checkpoint keeps besides the variables and the step."""
         facts = self._experiment.task.facts(self._experiment.train_input)
-        scales = scales_of(self._experiment.task.network)
         return {'position': counts.step * self._experiment.examples_per_step,
                 'num_nonfinite': counts.num_nonfinite,
                 'num_nonfinite_in_a_row': counts.num_nonfinite_in_a_row,
                 'num_updates': counts.num_updates,
                 'num_examples': known_num_examples(self._experiment.train_input),
                 'params': self._experiment.params.to_text(),
-                **({'adapter_scales': scales} if scales else {}),
+                **adapter_facts(self._experiment.task.network),
                 **({'task': facts} if facts else {})}
 
     def check(self, is_at_end: bool = False, what_follows: str = 'The run goes on.') -> None:

@@ -20,6 +20,7 @@ from lingpipe.layers import (
 from lingpipe.layers.context import Context
 from lingpipe.layers.low_rank import (
     Adapters,
+    adapter_facts,
     adapters_of,
     freeze_all_but_adapters,
     scales_of,
@@ -60,6 +61,16 @@ def test_adapters_alone_train_of_their_layer() -> None:
     freeze_all_but_adapters(layer)
     assert {weight.path for weight in layer.weights() if weight.is_trainable} == of_body
     assert layer.num_weights == (8 + 4) * 2 + (8 + 8) * 2
+
+
+def test_what_is_kept_beside_weights_says_which_of_those_with_adapters_are_tied() -> None:
+    sizes: dict[str, Any] = {'input_dim': 6, 'units': 6}
+    tied = Dense.Params(name='b', share={'w': 'model/a/w'}, adapters=Adapters(rank=4), **sizes)
+    plain = Dense.Params(name='a', **sizes)
+    network = Sequential.Params(name='model', layers=(plain, tied)).instantiate('model')
+    assert adapter_facts(network) == {'adapter_scales': {'model/b/w': 4.},
+                                      'tied_adapters': {'model/b/w': 'model/a/w'}}
+    assert adapter_facts(plain.instantiate('model/a')) == {}
 
 
 def program_of(num_cells: int = 1, **pipeline: Any) -> Program:
