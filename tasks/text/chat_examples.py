@@ -37,7 +37,8 @@ def chat_examples(vocabulary: str, conversations: Iterable[Conversation],
         positions   int32 [N, T]     counted from the beginning of the conversation
         documents   int32 [N, T]     which conversation of the row a token belongs to
 
-    A conversation of more than T + 1 tokens is cut there, and a warning says how many are.
+    A conversation of more than T + 1 tokens is cut there, and a warning says how many are. Another
+    says how many answers have no end behind them, so that none is learned.
 
     Args:
       vocabulary: the tokenizer.json of a folder with a chat template.
@@ -53,11 +54,13 @@ def chat_examples(vocabulary: str, conversations: Iterable[Conversation],
     if template is None:
         raise ValueError(f'{vocabulary} has no chat template; put chat_template.jinja beside it.')
     rows: list[dict[str, np.ndarray]] = []
-    num_used, num_cut = length, 0   # tokens of the last row, and conversations
+    num_used = length   # tokens of the last row
+    num_cut = num_endless = 0   # conversations, answers
     remaining = iter(conversations)
     while chunk := list(itertools.islice(remaining, _CHUNK)):
-        for ids, is_learned in _learned(tokenizer, template, chunk):
+        for ids, is_learned, num_without_end in _learned(tokenizer, template, chunk):
             num_cut += len(ids) > length + 1
+            num_endless += num_without_end
             n = min(len(ids) - 1, length)
             if n < 1:   # Nothing follows anything.
                 continue
@@ -68,6 +71,12 @@ def chat_examples(vocabulary: str, conversations: Iterable[Conversation],
             num_used += n
     if num_cut:
         logging.warning('%d conversations are cut at length=%d tokens', num_cut, length)
+    if num_endless:
+        logging.warning(
+            'no end is learned of %d answers: the chat template writes none of the ids %s behind '
+            'them, which end a text by the files beside %s; if it writes another one, name that as '
+            'eos_token in tokenizer_config.json, or among eos_token_id in generation_config.json',
+            num_endless, list(tokenizer.ends), vocabulary)
     if not any(row['weight'].any() for row in rows):
         raise ValueError(f'no token of an assistant is within length={length} tokens of a '
                          'conversation, so that there is nothing to learn; give conversations with '
@@ -76,19 +85,23 @@ def chat_examples(vocabulary: str, conversations: Iterable[Conversation],
 
 
 def _learned(tokenizer: Tokenizer, template: ChatTemplate,
-             conversations: list[Conversation]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The ids of conversations, and which of them are the assistant's, both [t]."""
+             conversations: list[Conversation]) -> list[tuple[np.ndarray, np.ndarray, int]]:
+    """The ids of conversations and which of them are the assistant's, both [t].
+
+    The third value is how many answers have no end.
+    """
     texts = [template.text(conversation, asks=False) for conversation in conversations]
     rows = []
     for conversation, text, (ids, offsets) in zip(
             conversations, texts, tokenizer.encode_with_offsets(texts), strict=True):
-        is_learned = np.zeros([len(ids)], bool)
+        is_learned, num_endless = np.zeros([len(ids)], bool), 0
         for begin, end in _spans(template, conversation, text):
             is_inside = (offsets[:, 1] > begin) & (offsets[:, 0] < end)
             # What a template writes behind the end, as a line break, is never asked for.
             places = np.flatnonzero(is_inside & np.isin(ids, tokenizer.ends))
+            num_endless += not len(places)
             is_learned |= is_inside & (np.arange(len(ids)) <= max(places, default=len(ids)))
-        rows.append((ids, is_learned))
+        rows.append((ids, is_learned, num_endless))
     return rows
 
 

@@ -71,6 +71,18 @@ def test_a_conversation_that_is_longer_than_a_row_is_cut(tmp_path: Path, caplog:
         chat_examples(path, CHATS, 2)
 
 
+def test_answers_without_an_end_are_learned_and_said(tmp_path: Path, caplog: Any) -> None:
+    """The end of the template was not that of the tokenizer, so that no answer would have ended."""
+    chat_examples(folder(tmp_path), CHATS, 64)
+    assert not caplog.messages
+    path = tiny_tokenizers.write(tmp_path, 'qwen2', chat_template=TEMPLATE)   # <|endoftext|>
+    examples = chat_examples(path, CHATS, 64)
+    assert np.any(examples['label'][examples['weight'] == 1] == END)
+    assert [message.partition(';')[0] for message in caplog.messages] == [
+        'no end is learned of 4 answers: the chat template writes none of the ids [0] behind them, '
+        f'which end a text by the files beside {path}']
+
+
 @pytest.mark.parametrize('template, conversations, words', [
     (TEMPLATE, [], 'no token of an assistant is within'),
     (TEMPLATE, [chat('only a question')], "give conversations with messages of the role 'assistan"),
