@@ -147,6 +147,10 @@ class Adaptable(Layer):
         super().add_weight(name, shape, initializer,
                            is_trainable=is_trainable and adapters is None, dtype=dtype)
         if adapters is not None and name in (adapters.targets or self.projections):
+            if len(shape) != 2:
+                raise ValueError(f'{self.path}/{name} {list(shape)} is named in projections, but '
+                                 'an adapter stands beside a matrix; declare it as one [D, U], or '
+                                 f'take it out of {type(self).__name__}.projections.')
             input_dim, units = shape
             self.add_child(LowRank.Params(
                 input_dim=input_dim, units=units, rank=adapters.rank, alpha=adapters.alpha,
@@ -154,7 +158,16 @@ class Adaptable(Layer):
 
     def project(self, theta: NestedMap, ctx: Context, x: tf.Tensor, name: str,
                 bias: str = '') -> tf.Tensor:
-        """x @ theta.<name> + theta.<bias>, if it is there, and what an adapter adds: [rows, U]."""
+        """x @ theta.<name> + theta.<bias>, if it is there, and what an adapter adds: [rows, U].
+
+        Raises:
+          ValueError: the layer has adapters, and its class does not name this projection.
+        """
+        if self.params.adapters is not None and name not in self.projections:
+            raise ValueError(f'{self.path}: fprop projects by {name!r}, which '
+                             f'{type(self).__name__}.projections = {self.projections} does not '
+                             'name, so that it has no adapter and would never train; name it '
+                             'there.')
         y = project(x, theta[name], theta.get(bias))
         adapter = self.children.get(f'{name}{_SUFFIX}')
         return y if adapter is None else y + adapter.fprop(theta[f'{name}{_SUFFIX}'], ctx, x)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.hyperparams import ParamsError
+from lingpipe.hyperparams import ParamsError, field
 from lingpipe.layers import (
     Dense,
     FeedForward,
@@ -19,12 +19,14 @@ from lingpipe.layers import (
 )
 from lingpipe.layers.context import Context
 from lingpipe.layers.low_rank import (
+    Adaptable,
     Adapters,
     adapter_facts,
     adapters_of,
     freeze_all_but_adapters,
     scales_of,
 )
+from lingpipe.layers.nested import NestedMap
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
@@ -129,6 +131,40 @@ def test_adapters_of_what_the_layer_lacks_are_refused(layer: Any, projections: s
     with pytest.raises(ParamsError, match=r"adapters\.targets has 'wq', but the projections of "
                                           f'{projections}; name some of these, or none for all'):
         layer.copy().set(adapters=Adapters(targets=('wq',))).instantiate()
+
+
+class Projected(Adaptable):
+    """x @ w, of a class that may name another projection."""
+    projections = ('w',)
+
+    class Params(Adaptable.Params):
+        shape: tuple[int, ...] = field((6, 6), 'Of w.')
+
+    def __init__(self, params: Params, path: str = ''):
+        super().__init__(params, path)
+        self.add_weight('w', params.shape)
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
+        return self.project(theta, ctx, x, 'w')
+
+
+class Misspelt(Projected):
+    projections = ('kernel',)
+
+
+def test_a_layer_of_ones_own_names_its_matrices() -> None:
+    """One that misspelt them trained nothing, and said nothing."""
+    def run(layer: type[Projected], **fields: Any) -> None:
+        made = layer.Params(name='model', **fields).instantiate('model')
+        made.fprop(made.initial_theta(), Context(), tf.ones([2, 6]))
+
+    run(Projected, adapters=Adapters(rank=2))
+    run(Misspelt)
+    with pytest.raises(ValueError, match=r"^model: fprop projects by 'w', which Misspelt\.project"
+                                         r"ions = \('kernel',\) does not name, so that it has no "):
+        run(Misspelt, adapters=Adapters(rank=2))
+    with pytest.raises(ValueError, match=r'^model/w \[6, 2, 3\] is named in projections, but an'):
+        run(Projected, adapters=Adapters(rank=2), shape=(6, 2, 3))
 
 
 def test_a_rank_is_refused_that_no_matrix_of_the_shape_has() -> None:
