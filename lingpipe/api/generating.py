@@ -1,7 +1,7 @@
 """Generating: continues prompts and translates lines with the weights of a run's checkpoint."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lingpipe.api.open_run import OpenRun
@@ -13,7 +13,7 @@ from lingpipe.wording.values import show
 class GeneratingRun(OpenRun):
     """A run that continues prompts and translates lines, if its task can."""
 
-    def generate(self, prompts: Sequence[str | Conversation],
+    def generate(self, prompts: Iterable[str | Conversation],
                  checkpoint: str | int | None = None, **fields: Any) -> list[str]:
         """Returns the texts with which a language model continues prompts.
 
@@ -94,16 +94,17 @@ def _pieces(run: OpenRun, prompts: Sequence[str | Conversation], checkpoint: str
         yield piece
 
 
-def _prompts(prompts: Sequence[str | Conversation]) -> list[str | Conversation]:
+def _prompts(prompts: Iterable[str | Conversation]) -> list[str | Conversation]:
     """The texts and conversations of a list. Raises ValueError if it is another thing."""
-    if _is_conversation(prompts):
+    given = prompts if isinstance(prompts, str) else list(prompts)   # They may come one by one.
+    if _is_conversation(given):
         raise ValueError('prompts is one conversation; give a list of them, or use '
                          'run.stream(conversation).')
-    texts: Any = prompts
-    if not isinstance(prompts, str):
-        texts = [prompt for prompt in prompts if not _is_conversation(prompt)]
+    texts: Any = given
+    if not isinstance(given, str):
+        texts = [prompt for prompt in given if not _is_conversation(prompt)]
     _texts('prompts', texts, 'run.stream(prompt)')
-    return list(prompts)
+    return list(given)
 
 
 def _is_conversation(prompt: object) -> bool:

@@ -290,7 +290,7 @@ def test_a_conversation_is_answered_behind_the_text_of_the_template(
     vocabulary = Tokenizer(run.params.train_input.vocabulary)
     expected = [best_continuation(run, vocabulary, text, 4) for text in texts]
     assert run.generate(conversations, max_new=4) == expected
-    assert run.generate([texts[0], conversations[1]], max_new=4) == expected
+    assert run.generate(iter([texts[0], conversations[1]]), max_new=4) == expected
     assert ''.join(run.stream(conversations[1], max_new=4)) == expected[1]
     with pytest.raises(ValueError, match=r'prompts is one conversation; give a list of them, or use'
                                          r' run\.stream\(conversation\)'):
