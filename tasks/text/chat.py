@@ -3,6 +3,7 @@
     FOLDER/chat_template.jinja                    the template, or else
     FOLDER/tokenizer_config.json  chat_template   it, or a list of several, of which one is default
                                   bos_token ...   what templates call so
+    FOLDER/special_tokens_map.json                of those that the file before does not name
 
 A conversation is a list of messages, {'role': 'user', 'content': 'Hello!'}, with further entries
 that the template may ask for. The package jinja2 renders templates in its sandbox, since they come
@@ -18,14 +19,18 @@ import functools
 import importlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
+
+from absl import logging
 
 from lingpipe.checkpoint.hugging_face import read_json
 from lingpipe.training.problem import Conversation
 from lingpipe.wording.values import show
 
 _FILE, _CONFIG = 'chat_template.jinja', 'tokenizer_config.json'
+_TOKENS_FILE = 'special_tokens_map.json'
 _TOKENS = ('bos_token', 'eos_token', 'unk_token', 'sep_token', 'pad_token', 'cls_token',
            'mask_token')
 
@@ -78,8 +83,9 @@ def template_beside(path: str) -> ChatTemplate | None:
       ValueError: a file is damaged.
     """
     folder = os.path.dirname(path)
-    config_path, own_path = os.path.join(folder, _CONFIG), os.path.join(folder, _FILE)
-    config = read_json(config_path) if os.path.exists(config_path) else {}
+    own_path = os.path.join(folder, _FILE)
+    of_tokens, config = (read_json(one) if os.path.exists(one) else {} for one in (
+        os.path.join(folder, name) for name in (_TOKENS_FILE, _CONFIG)))
     source = config.get('chat_template')
     if os.path.exists(own_path):
         with open(own_path, encoding='utf-8') as file:
@@ -89,8 +95,14 @@ def template_beside(path: str) -> ChatTemplate | None:
         source = sources.get('default')
     if not isinstance(source, str):
         return None
+    named = {name: token for name, token in {**of_tokens, **config}.items() if name in _TOKENS}
+    if unknown := [name for name in _TOKENS
+                   if name not in named and re.search(rf'\b{name}\b', source)]:
+        logging.warning('the chat template beside %s asks for %s, which neither %s nor %s there '
+                        'names, so that it writes nothing in its place; put the one of the model '
+                        'there', path, ', '.join(unknown), _CONFIG, _TOKENS_FILE)
     contents = {name: token.get('content') if isinstance(token, dict) else token
-                for name, token in config.items() if name in _TOKENS}
+                for name, token in named.items()}
     return ChatTemplate(source, {name: str(content) for name, content in contents.items()
                                  if content is not None})
 

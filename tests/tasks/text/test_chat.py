@@ -83,6 +83,10 @@ def test_templates_of_three_families_write_what_transformers_writes(asks: bool) 
      'in', {'eos_token': '</s>', 'pad_token': '</s>'}),
     ({'tokenizer_config.json': {'chat_template': 'in'}, 'chat_template.jinja': 'own'}, 'own', {}),
     ({'chat_template.jinja': 'own'}, 'own', {}),
+    # The start was left out of every conversation, since the template writes nothing for it.
+    ({'chat_template.jinja': 'own', 'tokenizer_config.json': {'eos_token': '</s>'},
+      'special_tokens_map.json': {'bos_token': {'content': '<s>'}, 'eos_token': 'other'}},
+     'own', {'bos_token': '<s>', 'eos_token': '</s>'}),
     ({'tokenizer_config.json': {'chat_template': [{'name': 'tools', 'template': 'a'},
                                                   {'name': 'default', 'template': 'b'}]}}, 'b', {}),
     ({'tokenizer_config.json': {'chat_template': [{'name': 'tools', 'template': 'a'}]}}, None, {}),
@@ -93,6 +97,21 @@ def test_the_files_beside_a_tokenizer_have_the_template(
         (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
     template = template_beside(str(tmp_path / 'tokenizer.json'))
     assert template == (None if source is None else ChatTemplate(source, tokens))
+
+
+def test_a_template_that_asks_for_a_token_without_a_name_is_said(
+        tmp_path: Path, caplog: Any) -> None:
+    (tmp_path / 'chat_template.jinja').write_text('{{ bos_token }}{{ eos_token }}')
+    config = tmp_path / 'tokenizer_config.json'
+    config.write_text(json.dumps({'bos_token': None, 'eos_token': '</s>'}))   # It has no start.
+    path = str(tmp_path / 'tokenizer.json')
+    template_beside(path)
+    assert not caplog.messages
+    config.write_text(json.dumps({'eos_token': '</s>'}))
+    template_beside(path)
+    assert [message.partition(';')[0] for message in caplog.messages] == [
+        f'the chat template beside {path} asks for bos_token, which neither tokenizer_config.json '
+        'nor special_tokens_map.json there names, so that it writes nothing in its place']
 
 
 def test_special_tokens_of_a_rendered_text_become_their_ids(tmp_path: Path) -> None:
