@@ -151,6 +151,12 @@ def _write_keras(exported: _Exported, path: str) -> None:
         raise ValueError(f'the network was made of {len(models)} Keras models, and the format '
                          'keras writes the one that came in by lp.from_keras; use saved_model, '
                          'npz, safetensors, hugging_face or onnx.')
+    paths = [element.layer.path for element in exported.predictor.elements]
+    if left_out := [path for path in paths if not path.startswith(f'{models[0].path}/')]:
+        logging.warning(
+            '%s has the Keras model that came in alone, and not the layers of the network beside '
+            'it, without which it has other outputs: %s; saved_model and onnx have all', path,
+            ', '.join(left_out))
     model = to_keras(models[0].params, _arrays(exported), models[0].path)
     with replaced_file(path, _REMEDY) as new, _optimizer_that_begins_anew(model):
         model.save(new)

@@ -146,7 +146,7 @@ def test_an_input_that_is_not_needed_takes_no_name_from_one_that_is(tmp_path):
 
 
 @pytest.mark.filterwarnings('ignore:__array__ implementation')   # of Keras, with NumPy 2
-def test_the_keras_model_that_came_in_gets_the_weights(tmp_path):
+def test_the_keras_model_that_came_in_gets_the_weights(tmp_path, caplog):
     model = keras.Sequential([keras.layers.Input([D], name='image'), keras.layers.Dense(V)])
     network = Sequential.Params(name='model', layers=(
         from_keras(model), layers.CrossEntropyLoss.Params(name='loss')))
@@ -157,8 +157,26 @@ def test_the_keras_model_that_came_in_gets_the_weights(tmp_path):
                           learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate())
     predictor = program.predictor(program.batch_spec)
     loaded = keras.models.load_model(export(program, predictor, f'{tmp_path}/model', 'keras'))
+    assert not [message for message in caplog.messages if 'that came in alone' in message]
     np.testing.assert_allclose(loaded(images(7)), next(iter(program.predict(images(7)).values())),
                                rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings('ignore:__array__ implementation')
+def test_layers_beside_the_keras_model_that_are_left_out_are_said(tmp_path, caplog):
+    """Nothing said that the file computes other outputs than the network."""
+    model = keras.Sequential([keras.layers.Input([D], name='image'), keras.layers.Dense(D)])
+    converted = from_keras(model).set(name='body')
+    head = layers.Dense.Params(name='head', input_dim=D, units=V, reads={'x': converted.outputs[0]})
+    network = Sequential.Params(name='model', layers=(
+        converted, head, layers.CrossEntropyLoss.Params(name='loss')))
+    program = Program(network.instantiate('model'), {**SPEC, converted.inputs[0]: SPEC['image']},
+                      PipelineParams(), Learner.Params(
+                          learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate())
+    path = export(program, program.predictor(program.batch_spec), f'{tmp_path}/model', 'keras')
+    assert keras.models.load_model(path).output_shape == (None, D)
+    assert any(message.startswith(f'{path} has the Keras model that came in alone')
+               and 'model/head;' in message for message in caplog.messages)
 
 
 class OwnRate(keras.optimizers.schedules.LearningRateSchedule):
