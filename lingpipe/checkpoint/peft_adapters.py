@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lingpipe.checkpoint import hugging_face
+from lingpipe.checkpoint import hugging_face, hugging_face_names
 from lingpipe.wording.values import show
 
 CONFIG = 'adapter_config.json'
@@ -189,9 +189,9 @@ class PeftAdapters:
         """
         match = _TENSOR.fullmatch(tensor)
         weight = f'{match["module"]}.weight' if match else ''
-        pieces = hugging_face.pieces_of(
+        pieces = hugging_face_names.pieces_of(
             weight, 'gpt2' if re.match(r'(transformer\.)?h\.', weight) else 'llama')
-        places = [hugging_face.weight_of(piece) for piece in pieces]
+        places = [hugging_face_names.weight_of(piece) for piece in pieces]
         paths = [place.name for place in places if place and _PROJECTION.fullmatch(place.name)]
         if match is None or len(paths) < len(pieces):
             raise ValueError(f'{self.path}: {FILE} has {tensor}, but only the projections of '
