@@ -284,7 +284,8 @@ def with_path(params: T, path: str, parent: Params | None = None) -> T:
 
 
 def _restored(cls: type[Params], values: dict[str, Any], is_frozen: bool) -> Params:
-    return cls(**values).freeze() if is_frozen else cls(**values)
+    params = cls(**values)
+    return params.freeze() if is_frozen else params
 
 
 def _nested(value: object, *keys: Key) -> list[tuple[tuple[Key, ...], Params]]:

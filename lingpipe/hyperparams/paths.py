@@ -45,6 +45,8 @@ def split_path(path: str) -> tuple[Key, ...]:
 
 def join_path(path: str, key: Key) -> str:
     """The path of what `key` names inside the value at `path`."""
-    if isinstance(key, int) or not _is_name(key):
-        return f'{path}[{key if isinstance(key, int) else json.dumps(key, ensure_ascii=False)}]'
+    if isinstance(key, int):
+        return f'{path}[{key}]'
+    if not _is_name(key):
+        return f'{path}[{json.dumps(key, ensure_ascii=False)}]'
     return f'{path}.{key}' if path else key
