@@ -45,7 +45,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     p.add_argument('--jit', action='store_true', help='compile Keras with XLA')
     p.add_number('--threads', 1, 'threads of plain Keras', least=1, most=1024)
     p.add_number('--num_cells', 1, 'K', least=1, most=MAX_CELLS)
-    p.add_number('--groups', 0, 'groups of prompts in lingpipe; 0: one, or two a cell', least=0)
+    p.add_number('--groups', 0, 'groups of prompts in lingpipe; 0: one a cell', least=0)
     p.add_number('--prefill', 128, 'ids of a prompt that lingpipe reads at once; 0: one by one',
                  least=0)
     p.add_number('--layers', 4, 'layers', least=1, most=10_000)
@@ -114,7 +114,7 @@ def lingpipe_generate(args: argparse.Namespace) -> Callable[[np.ndarray, int], n
     params = SamplingParams(beam_size=1, alpha=0., max_length=args.length + args.new,
                             prefill=args.prefill)
     decoder = Decoder(program, params, START, NEVER)
-    num_groups = args.groups or (1 if args.num_cells == 1 else 2 * args.num_cells)
+    num_groups = args.groups or args.num_cells
 
     def generate(prompts: np.ndarray, num_new: int) -> np.ndarray:
         groups = [SentenceGroup({}, np.full(len(some), some.shape[1] + num_new, np.int32), some)

@@ -8,7 +8,6 @@ at once.
 """
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -19,7 +18,7 @@ from absl import logging
 from lingpipe.hyperparams import field
 from lingpipe.pipeline.decoding.decoder import Decoder
 from lingpipe.pipeline.decoding.sampling import SamplingParams
-from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup, grouped
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.text.vocabulary import Vocabulary
 from lingpipe.training.problem import Conversation, Piece
@@ -40,8 +39,8 @@ class GenerationParams(SamplingParams):
     lines: Literal['text', 'chats'] = field(
         'text', 'What each line of --mode=decode is: a prompt, or JSON of a conversation, which is '
                 'answered.')
-    group_size: int = field(8, 'Prompts of a sentence group; several cells have two groups each.',
-                            least=1)
+    group_size: int = field(8, 'Prompts of a sentence group, at most; there is one group a cell, '
+                               'and two where more prompts come.', least=1)
 
     def check(self) -> None:
         """Raises ValueError for fields that contradict each other, and for an empty stop text."""
@@ -80,8 +79,6 @@ class Generator:
         self._vocabulary = vocabulary
         # What is read first is the first id of each prompt: not all vocabularies have a start.
         self._decoder = decoder or Decoder(program, self.params, None, *vocabulary.ends)
-        num_cells = len(program.plan.cells)
-        self._num_groups = 1 if num_cells == 1 else 2 * num_cells
 
     def with_params(self, params: GenerationParams) -> Generator:
         """A generator with other params, and with the graphs of this one if they fit."""
@@ -108,11 +105,7 @@ class Generator:
         texts = [Continuation(self._vocabulary, p.stop, len(row.ids), row.limit) for row in rows]
         # Prompts of about one length come together, since a group writes until its last text ends.
         order = sorted(range(len(prompts)), key=lambda i: -len(rows[i].ids))
-        num_together = self._num_groups * p.group_size
-        for first in range(0, len(order), num_together):
-            together = order[first:first + num_together]
-            ends = [g * len(together) // self._num_groups for g in range(self._num_groups + 1)]
-            groups = [together[start:end] for start, end in itertools.pairwise(ends)]
+        for groups in grouped(order, len(self.program.plan.cells), p.group_size):
             yield from self._pieces_of(groups, rows, texts, step)
         if num_cut := sum(text.is_cut for text in texts):
             logging.info('%d of %d continuations were cut at max_new=%d or max_length=%d ids',

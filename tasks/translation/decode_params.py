@@ -13,7 +13,8 @@ class DecodeParams(SearchParams):
     max_source_length: int = field(
         256, 'Longer sources, in ids, their end included, are cut.', least=2)
     group_size: int = field(
-        16, 'Sentences of a sentence group; several cells have two groups each.', least=1)
+        16, 'Sentences of a sentence group, at most; there is one group a cell, and two where more '
+            'sentences come.', least=1)
     language: str = field(
         '', 'The language whose tag goes before lines that have none (<de> Guten Tag); empty: no '
             'tag.')

@@ -4,7 +4,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
@@ -14,7 +14,7 @@ from rich.progress import Progress
 from lingpipe.pipeline.decoding.decoder import Decoder
 from lingpipe.pipeline.decoding.sampling import SamplingParams
 from lingpipe.pipeline.decoding.search_params import SearchParams
-from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup, grouped
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.translation.decode_params import DecodeParams
 from lingpipe.tasks.translation.line_vocabulary import LineVocabulary
@@ -39,8 +39,6 @@ class LineTranslator:
         self._decoder = decoder or Decoder(
             program, self.params if vocabulary.start is not None else _prompted(self.params),
             vocabulary.start, *vocabulary.ends)
-        num_cells = len(program.plan.cells)
-        self._num_groups = 1 if num_cells == 1 else 2 * num_cells
 
     def with_params(self, params: DecodeParams) -> LineTranslator:
         """A translator with other params, and with the graphs of this one if they fit."""
@@ -71,10 +69,7 @@ class LineTranslator:
 
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task('sentences', total=len(order))
-            for some in _calls(order, self._num_groups * p.group_size):
-                groups = [some[g * len(some) // self._num_groups:
-                               (g + 1) * len(some) // self._num_groups]
-                          for g in range(self._num_groups)]
+            for groups in grouped(order, len(self.program.plan.cells), p.group_size):
                 sentence_groups = [_group([sources[i] for i in group], prompt, vocabulary, p)
                                    for group in groups]
                 results = self._decoder.decode(sentence_groups)
@@ -86,7 +81,7 @@ class LineTranslator:
                                 if not np.isin(row[:limit], vocabulary.ends).any()]
                     for i, text in zip(group, vocabulary.decode(ids[:len(group)]), strict=True):
                         translations[i] = ' '.join(text.split())
-                bar.advance(task, len(some))
+                bar.advance(task, sum(map(len, groups)))
 
         if endless:
             logging.warning('%s reached the limit, task.decode.max_length=%d ids or '
@@ -120,9 +115,3 @@ def _group(sources: list[list[int]], prompt: list[int], vocabulary: LineVocabula
     rows = [ids + [vocabulary.pad] * (length - len(ids)) for ids in sources]
     prompts = np.tile(np.array(prompt, np.int32), [len(rows), 1]) if prompt else None
     return SentenceGroup({'source': np.array(rows, np.int32)}, np.array(limits, np.int32), prompts)
-
-
-def _calls(order: list[int], size: int) -> Iterator[list[int]]:
-    """Yields the sentences of each call of the decoder."""
-    for first in range(0, len(order), size):
-        yield order[first:first + size]

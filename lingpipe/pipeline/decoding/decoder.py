@@ -96,7 +96,7 @@ class Decoder:
         A graph is built whenever a new number of groups is given.
 
         Args:
-          groups: one or more; about 2 K groups keep K devices busy.
+          groups: one or more; K groups keep K devices busy.
 
         Returns:
           For each group, ids [n, t] int32 without the start, padded with ends[0], and the scores

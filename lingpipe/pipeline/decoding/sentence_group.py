@@ -1,7 +1,8 @@
 """Sentence group: sentences that are decoded together."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,27 @@ class SentenceGroup(NamedTuple):
     limits: Any
     prompts: Any = None
     chances: Any = None
+
+
+def grouped(sentences: Sequence[int], num_cells: int, group_size: int
+            ) -> Iterator[list[list[int]]]:
+    """Yields the sentence groups of each call of a decoder.
+
+    A cell reads all its weights for each group and position, which is most of the time that a small
+    group takes. One group a cell keeps the cells busy. There are two a cell only where more
+    sentences come than have room in these.
+
+    Args:
+      sentences: their numbers, in the order in which they are decoded.
+      num_cells: K.
+      group_size: the most sentences of a group.
+    """
+    has_more = num_cells > 1 and len(sentences) > num_cells * group_size
+    num_groups = 2 * num_cells if has_more else num_cells
+    for first in range(0, len(sentences), num_groups * group_size):
+        some = sentences[first:first + num_groups * group_size]
+        ends = [g * len(some) // num_groups for g in range(num_groups + 1)]
+        yield [list(some[start:end]) for start, end in itertools.pairwise(ends)]
 
 
 def specs_of(inputs: Sequence[Value]) -> list[tf.TensorSpec]:
