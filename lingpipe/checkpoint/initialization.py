@@ -226,8 +226,8 @@ def _check_adapters(report: Initialization, saved: Iterable[str], metadata: Meta
             raise ValueError(
                 f'{report.source} has {key}, without which its weights are not what it learned, '
                 f'and it cannot be taken: {why}; give the network the same adapters '
-                '(task.model.adapters of a language model), or begin with a hugging_face export '
-                'of that run, which merges them into the weights.')
+                '(task.model.adapters of a LanguageModel or a Transformer), or begin with a '
+                'hugging_face export of that run, which merges them into the weights.')
 
 
 def _without_group(key: str) -> str:

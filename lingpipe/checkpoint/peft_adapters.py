@@ -1,11 +1,12 @@
-"""PEFT adapters: a folder of low-rank adapters that the library peft wrote for a language model.
+"""PEFT adapters: a folder of low-rank adapters that the library peft wrote for a model.
 
     adapter_config.json          rank, alpha, and what else changes what the adapters add
     adapter_model.safetensors    lora_A [rank, D] and lora_B [U, rank] of each module
 
 The names of the tensors say which modules have an adapter, so that target_modules, which may be
 names, an expression or 'all-linear', is not read. Adapters are known here by the paths that they
-have in a LanguageModel, as `weights/model/attention_0/body/wq_adapter/a`, and have its shapes.
+have in a LanguageModel, as `weights/model/attention_0/body/wq_adapter/a`, or in a Transformer that
+translates, as `weights/model/encoder_0/attention/wq_adapter/a`, and have its shapes.
 
 GPT-2 has queries, keys and values side by side in one module, c_attn, and each of them has its own
 adapter here. All three begin with the lora_A of the module and a third of its lora_B each. In the
@@ -29,7 +30,8 @@ from lingpipe.wording.values import show
 CONFIG = 'adapter_config.json'
 FILE = 'adapter_model.safetensors'
 _TENSOR = re.compile(r'base_model\.model\.(?P<module>.*)\.lora_(?P<matrix>[AB])\.weight')
-_PROJECTION = re.compile(r'(?:attention|ffn)_\d+/body/(?P<name>\w+)')
+_PROJECTION = re.compile(r'(?:attention|ffn)_\d+/body/\w+'
+                         r'|(?:encoder|decoder)_\d+/(?:attention|cross|ffn)/\w+')
 _FUSED = 'attn.c_attn'   # as rank_pattern names it
 _REMEDY = ('merge these adapters into their model by merge_and_unload of peft, save it by '
            'save_pretrained to another folder, and begin with that folder')
@@ -126,8 +128,8 @@ class PeftAdapters:
         if problems:
             raise ValueError(
                 f'the adapters of {self.path} are not those of the network: {min(problems)}; make '
-                f'the network by language_model(folder, adapters=peft_adapters({self.path!r})), '
-                f'or, if some layers have none, {_REMEDY}.')
+                f'the network with adapters=peft_adapters({self.path!r}), or, if some layers have '
+                f'none, {_REMEDY}.')
 
     def _read_config(self) -> dict[str, Any]:
         """What adapter_config.json says. Raises ValueError for what is not supported."""

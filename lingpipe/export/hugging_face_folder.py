@@ -115,7 +115,7 @@ def hugging_face_folder(network: Layer, weights: Mapping[str, tf.Tensor],
         is damaged.
       OSError: `source` cannot be read.
     """
-    model = language_model_of(network, 'hugging_face')
+    model = described_model_of(network, 'hugging_face')
     is_from_there = hugging_face.is_folder(source)
     if source and not os.path.exists(source):
         logging.warning(
@@ -149,7 +149,7 @@ def _parts(tensors: Mapping[str, StoredWeight]) -> dict[str, dict[str, StoredWei
     return {hugging_face.part_name(i, len(parts)): part for i, part in enumerate(parts)}
 
 
-def language_model_of(network: Layer, format: str) -> HasConfig:
+def described_model_of(network: Layer, format: str) -> HasConfig:
     """Returns the part of a network that a config.json can describe.
 
     Raises:

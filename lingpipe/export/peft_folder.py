@@ -1,4 +1,4 @@
-"""PEFT folder: the adapters of a language model alone, as the library peft reads them.
+"""PEFT folder: the adapters of a model of Hugging Face alone, as the library peft reads them.
 
     adapter_config.json          rank, alpha, and the modules that have an adapter
     adapter_model.safetensors    lora_A [rank, D] and lora_B [U, rank] of every such module
@@ -20,11 +20,16 @@ import tensorflow as tf
 
 from lingpipe.checkpoint import hugging_face, hugging_face_names
 from lingpipe.export.adapted_weights import Computed
-from lingpipe.export.hugging_face_folder import HuggingFaceFolder, StoredWeight, language_model_of
+from lingpipe.export.hugging_face_folder import (
+    HuggingFaceFolder,
+    StoredWeight,
+    described_model_of,
+)
 from lingpipe.layers.base import Layer
 from lingpipe.layers.low_rank import LowRank, adapters_of
 
 _ROOT = 'base_model.model.'   # of all names of tensors
+_TASKS = {'m2m_100': 'SEQ_2_SEQ_LM'}   # by model_type; of all others, 'CAUSAL_LM'
 
 
 def peft_folder(network: Layer, weights: Mapping[str, tf.Tensor], source: str) -> HuggingFaceFolder:
@@ -39,7 +44,7 @@ def peft_folder(network: Layer, weights: Mapping[str, tf.Tensor], source: str) -
       ValueError: the network has no adapters, or is none that Hugging Face has.
       OSError: `source` cannot be read.
     """
-    model = language_model_of(network, 'peft')
+    model = described_model_of(network, 'peft')
     adapters = dict(adapters_of(network))
     if not adapters:
         raise ValueError('the format peft writes the adapters of a network, and this one has none; '
@@ -49,7 +54,7 @@ def peft_folder(network: Layer, weights: Mapping[str, tf.Tensor], source: str) -
         hugging_face.read_config(source) if is_from_there else {}, 'float32')['model_type']
 
     tensors: dict[str, StoredWeight] = {}
-    ranks: dict[str, int] = {}   # by the last two names of a module, which layers share
+    ranks: dict[str, int] = {}   # by the name of a module in its layer
     modules = _pieces_by_module(model.path, model_type, adapters)
     are_shared = all(_is_shared(pieces, adapters, weights) for pieces in modules.values())
     for module, pieces in modules.items():
@@ -62,7 +67,7 @@ def peft_folder(network: Layer, weights: Mapping[str, tf.Tensor], source: str) -
         for name, values in stored.items():
             key = f'{_ROOT}{module}.{name}.weight'
             tensors[key] = StoredWeight(key, values, True, tf.float32)
-        ranks['.'.join(module.split('.')[-2:])] = sum(
+        ranks[_name_in_layer(module)] = sum(
             one.params.rank for one in (own[:1] if are_shared else own))
     config = _config(next(iter(adapters.values())).params, ranks, model_type)
     config['base_model_name_or_path'] = os.path.abspath(source) if is_from_there else None
@@ -83,6 +88,11 @@ def _pieces_by_module(root: str, model_type: str, adapters: Mapping[str, LowRank
     return {name.removesuffix('.weight'): [path_of.get(piece, '') for piece in
                                            hugging_face_names.pieces_of(name, model_type)]
             for name in dict.fromkeys(map(hugging_face_names.whole_of, path_of))}
+
+
+def _name_in_layer(module: str) -> str:
+    """The last one or two names of a module, which those in all layers have in common."""
+    return '.'.join(name for name in module.split('.')[-2:] if not name.isdigit())
 
 
 def _is_shared(pieces: Sequence[str], adapters: Mapping[str, LowRank],
@@ -122,7 +132,8 @@ def _config(params: LowRank.Params, ranks: Mapping[str, int], model_type: str) -
     """adapter_config.json for adapters of these Params, by the rank of the modules of each name."""
     others = {name: rank for name, rank in ranks.items() if rank != params.rank}
     return {
-        'peft_type': 'LORA', 'task_type': 'CAUSAL_LM', 'inference_mode': True,
+        'peft_type': 'LORA', 'task_type': _TASKS.get(model_type, 'CAUSAL_LM'),
+        'inference_mode': True,
         'r': params.rank, 'lora_alpha': params.alpha, 'lora_dropout': params.dropout_rate,
         'target_modules': sorted(ranks), 'bias': 'none', 'fan_in_fan_out': model_type == 'gpt2',
         'rank_pattern': others,

@@ -241,7 +241,7 @@ def _check_scales(network: Layer, theirs: Mapping[str, float], taken: Mapping[st
             raise ValueError(
                 f'the adapter of {path} has alpha={p.alpha:g} with rank={p.rank}, and learned what '
                 f'is taken with alpha={scale * p.rank:g}; set that (task.model.adapters.alpha of a '
-                'language model).')
+                'LanguageModel or a Transformer).')
 
 
 def _text_of_missing(missing: Mapping[str, str]) -> str:

@@ -36,7 +36,7 @@ def language_model(folder: str | os.PathLike[str], **fields: Any) -> LanguageMod
 
 
 def peft_adapters(folder: str | os.PathLike[str]) -> Adapters:
-    """Returns what `language_model(adapters=...)` needs to have the adapters of a folder of peft.
+    """Returns adapters for `language_model` or `translation_model`, as a folder of peft has them.
 
     Their matrices come from there with `InitializeFrom(adapters=folder)` of the experiment.
 

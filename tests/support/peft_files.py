@@ -49,6 +49,14 @@ def tensors_of(folder: str) -> dict[str, np.ndarray]:
     return dict(safetensors.numpy.load_file(f'{folder}/adapter_model.safetensors'))
 
 
+def check_same(left: str, right: str) -> None:
+    """Asserts that two folders have the same tensors, bit for bit."""
+    theirs, ours = tensors_of(left), tensors_of(right)
+    assert ours.keys() == theirs.keys()
+    for name, array in theirs.items():
+        np.testing.assert_array_equal(ours[name], array, err_msg=name)
+
+
 def merged(weights: dict[str, np.ndarray], folder: str, scale: float) -> dict[str, np.ndarray]:
     """The weights of the model with `scale * lora_B @ lora_A` added, float64, as peft merges."""
     matrices = tensors_of(folder)

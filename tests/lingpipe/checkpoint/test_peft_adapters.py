@@ -38,13 +38,6 @@ def experiment(folder: str, source: InitializeFrom, adapters: Adapters | None,
         train=TrainParams(num_steps=2))
 
 
-def check_same(left: str, right: str) -> None:
-    theirs, ours = peft_files.tensors_of(left), peft_files.tensors_of(right)
-    assert ours.keys() == theirs.keys()
-    for name, array in theirs.items():
-        np.testing.assert_array_equal(ours[name], array, err_msg=name)
-
-
 @pytest.mark.parametrize('family, config, modules, scale, fields', [
     pytest.param(tiny_llama, LLAMA, ['q_proj', 'down_proj'], 3 / 2, {'lora_dropout': 0.1},
                  id='llama'),
@@ -60,7 +53,7 @@ def test_a_model_with_adapters_computes_what_peft_merges_and_goes_out_as_it_came
     with start(experiment(folder, source, peft_adapters(came), 2), logdir=tmp_path / '0') as run:
         run.train(steps=0, evaluate=False)
         logits = run.predict({'target': EXAMPLES['target']})['logits']
-        check_same(came, run.export(tmp_path / 'out', format='peft'))
+        peft_files.check_same(came, run.export(tmp_path / 'out', format='peft'))
     expected = family.logits(config, peft_files.merged(weights, came, scale), EXAMPLES['target'])
     np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max())
     report = (tmp_path / '0/initialization.txt').read_text()
@@ -87,7 +80,7 @@ def test_what_the_parts_of_gpt2_learned_apart_comes_in_again(
         source.adapters = exports[0]
         assert peft_adapters(exports[0]) == adapters
     np.testing.assert_array_equal(*logits)
-    check_same(*exports)
+    peft_files.check_same(*exports)
 
 
 def test_names_of_tensors_say_which_projections_have_an_adapter(tmp_path: pathlib.Path) -> None:
@@ -152,7 +145,7 @@ def test_adapters_that_are_not_those_of_the_network_are_refused(tmp_path: pathli
     q = 'weights/model/attention_0/body/wq_adapter/a'
     for adapters, error in [
             (None, rf'are not those of the network: it has {q} of the shape \[8, 2\], and the netwo'
-                   r"rk none; make the network by language_model\(folder, adapters=peft_adapters"),
+                   r"rk none; make the network with adapters=peft_adapters"),
             (Adapters(rank=2, alpha=3., targets=('wq', 'wo')),
              'it lacks weights/model/attention_0/body/wo_adapter/a'),
             (Adapters(rank=1, alpha=3., targets=('wq',)), r'and the network one of \[8, 1\]'),

@@ -14,13 +14,14 @@ from lingpipe.input import ArrayInput
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.tasks.text.hugging_face import peft_adapters
 from lingpipe.tasks.translation.hugging_face import translation_model
 from lingpipe.tasks.translation.tokenizer import TranslationTokenizer
 from lingpipe.tasks.translation.translator import translator
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.train_params import TrainParams
-from tests.support import tiny_llama, tiny_m2m_100, tiny_tokenizers
+from tests.support import peft_files, tiny_llama, tiny_m2m_100, tiny_tokenizers
 from tests.support.tiny_m2m_100 import END, PAD, V
 
 
@@ -90,15 +91,16 @@ def test_lines_are_translated_by_the_ids_that_numpy_writes(tmp_path: pathlib.Pat
     sources = tokenizer.sources(lines, params.task.decode, None)
     with start(params, logdir=tmp_path / 'logs') as run:
         run.train(steps=0, evaluate=False)
-        found = []
+        translations = []
         for code in 'eng_Latn', 'fra_Latn':
             expected = [tiny_m2m_100.greedy(config, weights, ids, [END, tokenizer.languages[code]],
                                             limit=6) if ids else [] for ids in sources]
             texts = [' '.join(text.split()) for text in tokenizer.decode(expected)]
             assert run.translate(lines, target_language=code) == texts
-            found += expected
-        assert any(END in ids for ids in found) and not all(END in ids for ids in found if ids)
-        assert len(set(map(tuple, found))) > 4
+            translations += expected
+        have_end = {END in ids for ids in translations if ids}
+        assert have_end == {True, False}
+        assert len(set(map(tuple, translations))) > 4
         with pytest.raises(ValueError, match=r'task\.decode\.target_language is empty'):
             run.translate(lines)
 
@@ -118,6 +120,37 @@ def test_it_trains_with_its_dropout_to_the_same_bit_in_one_cell_and_in_two(
         np.testing.assert_array_equal(array, written[1][name], err_msg=name)
         # All scores of a query are moved alike by a bias of keys, which therefore learns nothing.
         assert 'k_proj.bias' in name or not np.array_equal(array, weights[name]), name
+
+
+def test_adapters_of_peft_come_in_and_go_out_alone_and_merged(tmp_path: pathlib.Path) -> None:
+    """peft's class for translations has another task_type, and all layers have an fc1."""
+    config = tiny_m2m_100.config()
+    weights = tiny_m2m_100.tensors(config)
+    folder = tiny_llama.write(tmp_path / 'in', config, weights)
+    came = peft_files.write(tmp_path / 'adapters', weights, ['q_proj', 'out_proj', 'fc1'])
+    params = experiment(folder, num_cells=2, adapters=peft_adapters(came))
+    params.initialize_from.adapters = came
+    with start(params, logdir=tmp_path / 'logs') as run:
+        run.train(steps=0, evaluate=False)
+        logits = run.predict(READ)['logits']
+        alone = pathlib.Path(run.export(tmp_path / 'alone', format='peft'))
+        path = run.export(tmp_path / 'merged', format='hugging_face')
+    merged = peft_files.merged(weights, came, scale=3 / 2)
+    expected = tiny_m2m_100.logits(config, merged, **READ)
+    is_said = READ['target'] != PAD
+    np.testing.assert_allclose(logits[is_said], expected[is_said],
+                               atol=1e-5 * np.abs(expected).max())
+
+    described = json.loads((alone / 'adapter_config.json').read_text())
+    assert described['task_type'] == 'SEQ_2_SEQ_LM'
+    assert described['target_modules'] == [
+        'encoder_attn.out_proj', 'encoder_attn.q_proj', 'fc1', 'self_attn.out_proj',
+        'self_attn.q_proj']
+    peft_files.check_same(came, str(alone))
+    written = safetensors.numpy.load_file(f'{path}/model.safetensors')
+    assert written.keys() == weights.keys()
+    for name, array in merged.items():
+        np.testing.assert_allclose(written[name], array, atol=1e-6, err_msg=name)
 
 
 def test_a_network_that_is_not_that_of_the_config_is_refused(tmp_path: pathlib.Path) -> None:
