@@ -32,6 +32,9 @@ _CHANGES_PLAN = re.compile(r'pipeline\.(?!(read_on_workers|cells_per_gpu|devices
 _NOT_OFFERED = ('task.learner.optimizer', 'task.learner.bfloat16_slots', 'task.learner.frozen',
                 'task.learner.accumulate', 'train_input.batch_size')
 
+# Paths of what makes other adapters (layers/low_rank.py). A checkpoint fits if alpha alone differs.
+_MAKES_ADAPTERS = re.compile(r'(.*\.)?adapters(\.(rank|targets|alpha))?')
+
 NUM_DIFFERENCES_SHOWN = 5
 
 Difference = tuple[str, Any, Any]   # path, value before, value now
@@ -40,7 +43,7 @@ Difference = tuple[str, Any, Any]   # path, value before, value now
 def check_recorded(text: str, now: Experiment.Params, allowed: Sequence[str] = ()) -> None:
     """Raises ValueError if the run that recorded its Params as `text` cannot resume with `now`.
 
-    Of `allowed`, see `check_resumable`.
+    `allowed` is that of `check_resumable`.
 
     A text that cannot be read, for example because a class was renamed, costs only a warning: the
     person who moved an unreadable params.txt away has said that it is the same experiment.
@@ -84,8 +87,8 @@ def check_resumable(stored: Experiment.Params, now: Experiment.Params,
     if changed and forbidden(_fixed_differences(_with_one_replica(stored), _with_one_replica(now))):
         raise ValueError(
             f'it holds a run whose {differences_text(changed)} differ; its checkpoints would not '
-            'mean the same. Set them back, or choose another logdir (initialize_from takes its '
-            f'weights along){_allowing_text(changed)}.')
+            f'mean the same. Set them back, or choose another logdir ({_taking_text(changed)})'
+            f'{_allowing_text(changed)}.')
     return [difference for difference in fixed if difference not in changed]
 
 
@@ -114,11 +117,21 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.escape(path).replace(r'\*', '.*'), re.DOTALL)
 
 
+def _taking_text(changed: Sequence[Difference]) -> str:
+    """How another run takes the weights along."""
+    text = 'initialize_from takes its weights along'
+    if any(before is not None and _MAKES_ADAPTERS.fullmatch(path) for path, before, _ in changed):
+        text += (' if the new run has the same adapters, or more; if not, begin with a '
+                 'hugging_face export of it, which merges them')
+    return text
+
+
 def _allowing_text(changed: Sequence[Difference]) -> str:
     """How to let values differ; '' if a checkpoint would not fit then."""
     for path, before, now in changed:
         has_averages = path == 'task.learner.ema_decay' and None in (before, now)
-        if has_averages or path in _NOT_OFFERED:
+        has_other_adapters = _MAKES_ADAPTERS.fullmatch(path) and not path.endswith('.alpha')
+        if has_averages or has_other_adapters or path in _NOT_OFFERED:
             return ''
     paths = [path for path, _, _ in changed[:NUM_DIFFERENCES_SHOWN]]
     return f', or let them differ with {" ".join(map("--allow_change={}".format, paths))}'

@@ -3,6 +3,8 @@ import re
 
 import pytest
 
+from lingpipe.layers import Dense, Sequential
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.training import registry
 from lingpipe.training.hooks import CSV
 from lingpipe.training.resumption import check_recorded, check_resumable
@@ -48,6 +50,35 @@ def test_what_changes_the_variables_cannot_be_allowed():
                    {'task__learner__frozen': 'block'}):
         with pytest.raises(ValueError, match=r'\(initialize_from takes its weights along\)\.$'):
             check_resumable(make_params(), make_params(**change))
+
+
+@pytest.mark.parametrize('name, before, now, offered', [
+    ('adapters.rank', 2, 1, False), ('adapters.targets', (), ('w',), False),
+    ('adapters', Adapters(rank=2), None, False), ('adapters.alpha', 16., 8., True)])
+def test_adapters_of_other_shapes_cannot_be_allowed(name, before, now, offered):
+    """The error offered --allow_change, with which the checkpoint did not fit.
+
+    Another run that begins with these weights was refused, too, where they lacked an adapter.
+    """
+    model = Sequential.Params(layers=(
+        Dense.Params(name='dense', input_dim=4, units=4, adapters=Adapters(rank=2)),))
+    path = f'task.model.layers[0].{name}'
+    stored = make_params(task__model=model)
+    with pytest.raises(ValueError) as error:
+        check_resumable(stored, stored.copy().set(**{path: now}))
+    assert f'whose {path} (was {before!r}, is {now!r}) differ' in str(error.value)
+    assert (f'--allow_change={path}' in str(error.value)) == offered
+    assert ('(initialize_from takes its weights along if the new run has the same adapters, or '
+            'more; if not, begin with a hugging_face export of it, which merges them)'
+            in str(error.value))
+
+
+def test_adapters_of_a_run_that_had_none_take_its_weights_along():
+    layer = Dense.Params(name='dense', input_dim=4, units=4)
+    stored = make_params(task__model=Sequential.Params(layers=(layer,)))
+    now = stored.copy().set(**{'task.model.layers[0].adapters': Adapters()})
+    with pytest.raises(ValueError, match=r'\(initialize_from takes its weights along\)\.$'):
+        check_resumable(stored, now)
 
 
 def test_all_paths_that_differ_are_named_for_allow_change():
