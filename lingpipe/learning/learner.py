@@ -145,8 +145,12 @@ class Learner(Configurable):
         """Whether weight_decay and l2 apply to the weight."""
         return (rank > 1 or self.params.decay_vectors) and not _finds(self.params.no_decay, path)
 
-    def check_paths(self, paths: Iterable[str]) -> None:
-        """Refuses a regular expression that no weight of the network matches: it is misspelt.
+    def check_paths(self, paths: Iterable[str], all_paths: Iterable[str] = ()) -> None:
+        """Refuses a regular expression that counts for no weight: it is misspelt, or idle.
+
+        Args:
+          paths: of the weights that would train without `frozen`.
+          all_paths: of all weights, those included that adapters train in place of.
 
         Raises:
           ValueError: one of them finds nothing, `frozen` leaves nothing to train, or a factor
@@ -154,11 +158,17 @@ class Learner(Configurable):
         """
         paths = list(paths)
         for name, pattern in self.params.patterns():
+            if not pattern or any(_finds(pattern, path) for path in paths):
+                continue
             remedy = 'leave the pair out' if name == 'rate_factors' else 'leave it empty'
-            if pattern and not any(_finds(pattern, path) for path in paths):
-                raise ValueError(f'learner.{name}={pattern!r} is found in no path of the '
-                                 f'{counted(len(paths), "weight")}; paths look like '
-                                 f'{", ".join(paths[:3])}: correct it, or {remedy}.')
+            if path := next((path for path in all_paths if _finds(pattern, path)), ''):
+                raise ValueError(f'learner.{name}={pattern!r} is found only in paths of weights '
+                                 'that do not train anyway or are tied to others, such as '
+                                 f'{path}; {remedy}, or name weights that train, such as '
+                                 f'{", ".join(paths[:3])}.')
+            raise ValueError(f'learner.{name}={pattern!r} is found in no path of the '
+                             f'{counted(len(paths), "weight")}; paths look like '
+                             f'{", ".join(paths[:3])}: correct it, or {remedy}.')
         if paths and all(map(self.is_frozen, paths)):
             raise ValueError(f'learner.frozen={self.params.frozen!r} freezes '
                              f'{counted(len(paths), "weight")}, which is all; leave some to train.')

@@ -108,8 +108,10 @@ class Problem(Configurable):
         p = self.params
         self.network: Sequential = p.model.instantiate(p.model.name or 'model')
         self.learner: Learner = p.learner.instantiate()
-        self.learner.check_paths([weight.path for weight in self.network.weights()
-                                  if weight.is_trainable and weight.shared_with is None])
+        weights = list(self.network.weights())
+        trained = [weight.path for weight in weights
+                   if weight.is_trainable and weight.shared_with is None]
+        self.learner.check_paths(trained, [weight.path for weight in weights])
 
     def remarks(self) -> list[str]:
         """Sentences about what a user of Keras would not expect; shown with the plan."""

@@ -54,6 +54,15 @@ def test_a_pattern_that_finds_nothing_is_refused():
         learner(frozen='encodr').check_paths(make_weights())
 
 
+def test_a_pattern_of_weights_that_do_not_train_anyway_is_refused():
+    """The error said that it was found in no path, and named adapters as what paths look like."""
+    with pytest.raises(ValueError, match="no_decay='scale' is found only in paths of weights that "
+                                         'do not train anyway or are tied to others, such as '
+                                         'model/norm/scale; leave it empty, or name weights that '
+                                         'train, such as model/dense/kernel, model/dense/bias'):
+        learner(no_decay='scale').check_paths(make_weights(), [*make_weights(), 'model/norm/scale'])
+
+
 def test_rate_factors_are_checked():
     with pytest.raises(ValueError, match="rate_factors='head' is found in no path of .*: correct "
                                          r'it, or leave the pair out\.$'):

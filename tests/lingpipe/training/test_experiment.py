@@ -3,6 +3,8 @@
 import pytest
 
 from lingpipe.hyperparams import Params
+from lingpipe.layers import Dense, Sequential
+from lingpipe.layers.low_rank import Adapters
 from lingpipe.training import registry
 
 DEVICES = ('/device:CPU:0', '/device:CPU:0')
@@ -68,3 +70,12 @@ def test_saved_params_are_read_by_the_names_that_classes_had(name):
     new = old.to_text().partition('\n')[0]
     assert new.partition(':')[0] != name.partition(':')[0]
     assert new.partition(':')[2] == name.partition(':')[2]
+
+
+def test_a_pattern_for_the_weights_beside_adapters_alone_is_refused():
+    layer = Dense.Params(name='dense', input_dim=4, units=4, adapters=Adapters(rank=2))
+    params = make_params(task__model=Sequential.Params(name='model', layers=(layer,)),
+                         task__learner__no_decay='/w$')
+    with pytest.raises(ValueError, match='do not train anyway .*, such as model/dense/w; leave'
+                                         ' it empty, .* such as model/dense/w_adapter/a, '):
+        params.task.instantiate()
