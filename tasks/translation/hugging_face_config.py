@@ -48,7 +48,8 @@ def fields_of(config: Config) -> dict[str, Any]:
       ValueError: a field is missing, or would change the result and is not supported.
     """
     if config.get('model_type') != _KIND:
-        refuse('model_type', config.get('model_type'), f'{_KIND} is')
+        refuse('model_type', config.get('model_type'), f'{_KIND} is, and language_model of '
+               'lingpipe.tasks.text.hugging_face takes language models')
     check_supported(config, _SUPPORTED)
     for name in ('attention_heads', 'ffn_dim'):
         of_encoder, of_decoder = (number(config, f'{side}_{name}') for side in

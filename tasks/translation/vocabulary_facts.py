@@ -136,12 +136,15 @@ def path_of_run(path: str, facts: Mapping[str, Any]) -> str:
     """Returns the path of a copy of a run's vocabulary, if there is one, or else of the original.
 
     Raises:
-      ValueError: neither is known.
+      ValueError: neither is known, or the path is that of a folder.
     """
     path = path or facts.get('vocabulary', '')
     if not path:
         raise ValueError('task.vocabulary is empty, and the checkpoint names none; name the '
                          'file of the vocabulary that the run used.')
+    if os.path.isdir(path):
+        raise ValueError(f'task.vocabulary={path} is a folder, and a vocabulary is a file; name '
+                         'the one in it, such as tokenizer.json.')
     return path
 
 

@@ -50,6 +50,7 @@ def test_fields_that_are_missing_are_those_of_transformers() -> None:
 
 @pytest.mark.parametrize('fields, words', [
     ({'model_type': 'nllb-moe'}, "model_type='nllb-moe', which is not supported, while m2m_100 "),
+    ({'model_type': 'llama'}, 'and language_model of lingpipe.tasks.text.hugging_face takes lang'),
     ({'activation_function': 'gelu'}, "activation_function='gelu', which is not supported, while"),
     ({'tie_word_embeddings': False}, 'tie_word_embeddings=False, which is not supported, while Tr'),
     ({'layer_norm_eps': 1e-6}, 'layer_norm_eps=1e-06, which is not supported, while 1e-05 is'),

@@ -123,6 +123,14 @@ def test_vocabulary_of_another_run_is_refused(corpus, tmp_path):
         task.decode(program, ['nepo'], {})
 
 
+def test_a_vocabulary_that_is_a_folder_is_refused(tmp_path):
+    """As one of Hugging Face; the error was the system's, and named no remedy."""
+    task, program = made(vocabulary=str(tmp_path))
+    with pytest.raises(ValueError, match=r'task\.vocabulary=.* is a folder, and a vocabulary is a '
+                                         r'file; name the one in it, such as tokenizer\.json\.$'):
+        task.decode(program, ['nepo'], {})
+
+
 def test_training_does_not_go_on_with_another_vocabulary(corpus):
     task, _ = made()
     source = TranslationInput.Params(directory=corpus.folder, batch_size=2).instantiate()
