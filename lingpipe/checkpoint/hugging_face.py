@@ -179,8 +179,11 @@ class Folder:
         if name not in self._files:
             return
         array = self._files[name].get_tensor(name)
-        if original not in self._files or not np.array_equal(
-                array, self._files[original].get_tensor(original)):
+        if original not in self._files:
+            raise ValueError(f'{self.path} has {name} and no {original}, of which it is a copy in '
+                             'models with tie_word_embeddings=true; save the model again by '
+                             'save_pretrained of transformers.')
+        if not np.array_equal(array, self._files[original].get_tensor(original)):
             remedy = ('take a folder in which it is' if self._kind_of_model == 'm2m_100' else
                       'write false, if the model has both tables')
             raise ValueError(f'{self.path}: {CONFIG} has tie_word_embeddings=true, but {name} is '

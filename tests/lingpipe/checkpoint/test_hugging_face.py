@@ -147,6 +147,16 @@ def test_a_second_copy_of_a_tied_table_must_be_the_same(
         hugging_face.Folder(folder)
 
 
+def test_a_copy_of_a_tied_table_that_is_not_there_is_refused(tmp_path: pathlib.Path) -> None:
+    """The error said that the copy was not the same, and to write false."""
+    weights = tiny_llama.tensors(tiny_llama.config())
+    weights['lm_head.weight'] = weights.pop('model.embed_tokens.weight')
+    folder = tiny_llama.write(tmp_path, tiny_llama.config(tie_word_embeddings=True), weights)
+    with pytest.raises(ValueError, match=r'has lm_head\.weight and no model\.embed_tokens\.weight, '
+                                         'of which it is a copy .*; save the model again by save_'):
+        hugging_face.Folder(folder)
+
+
 def test_a_second_table_of_m2m_100_is_refused(tmp_path: pathlib.Path) -> None:
     config = tiny_m2m_100.config()
     weights = tiny_m2m_100.tensors(config)
