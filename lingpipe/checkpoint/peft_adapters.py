@@ -59,7 +59,7 @@ class _Matrix(NamedTuple):
 
     @property
     def shape(self) -> list[int]:
-        """That of the matrix."""
+        """The shape of the matrix."""
         return [axis.stop - axis.start for axis in (self.columns, self.rows)]
 
 
@@ -219,7 +219,7 @@ class PeftAdapters:
         return matrices
 
     def _owners(self, tensor: str, num_parts: int) -> list[int]:
-        """Which parts of a module have an adapter, in the order of their ranks in its lora_B.
+        """The parts of a module that have an adapter, in the order of their ranks in its lora_B.
 
         Raises:
           ValueError: the output of a part is not 0 at the ranks of another one, or they do not say

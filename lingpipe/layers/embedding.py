@@ -118,8 +118,8 @@ class PositionEmbedding(Layer):
         dim: int = field(REQUIRED, 'D, the channels of the input.', least=1)
         kind: str = field('sinusoidal', "'sinusoidal' or 'learned'.")
         max_length: int = field(0, 'The largest T, for learned positions.', least=0)
-        first: int = field(0, 'The number of the first position, of sinusoidal ones. That of '
-                              'fairseq is the id of padding and 1.', least=0)
+        first: int = field(0, 'The number of the first position, of sinusoidal ones. In fairseq, '
+                              'it is the id of padding plus 1.', least=0)
 
         def check(self) -> None:
             """Raises ValueError for fields that do not go together, or an unknown kind."""

@@ -16,6 +16,7 @@ from lingpipe.tasks.text.hugging_face_values import (
     Config,
     check_expressed,
     check_supported,
+    describes,
     flag,
     number,
     real,
@@ -121,7 +122,7 @@ def config_of(fields: Mapping[str, Any], source: Config,
     Raises:
       ValueError: no model of Hugging Face that is known here computes the same.
     """
-    if source and _describes(source, fields):
+    if source and describes(source, fields, fields_of):
         return with_dtype(source, dtype)
     if fields['is_scaled']:
         raise ValueError('is_scaled=True multiplies the vectors of ids by sqrt(model_dim), which '
@@ -214,14 +215,6 @@ def _config_of_gpt2(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
         'torch_dtype': dtype}
     check_expressed(fields, _fields_of_gpt2(config), 'GPT-2')
     return config
-
-
-def _describes(config: Config, fields: Mapping[str, Any]) -> bool:
-    """Whether a config.json means the network of these fields."""
-    try:
-        return fields_of(config) == fields
-    except ValueError:   # It means a network that is not supported.
-        return False
 
 
 def _biases(config: Config, kind: str) -> str:

@@ -68,6 +68,15 @@ def check_expressed(fields: Mapping[str, Any], meant: Mapping[str, Any], model: 
                          'it has.')
 
 
+def describes(config: Config, fields: Mapping[str, Any],
+              fields_of: Callable[[Config], dict[str, Any]]) -> bool:
+    """Whether a config.json means the network of these fields."""
+    try:
+        return fields_of(config) == fields
+    except ValueError:   # It means a network that is not supported.
+        return False
+
+
 def with_dtype(config: Config, dtype: str) -> dict[str, Any]:
     """Returns the same config.json for weights of this type."""
     names = [name for name in ('dtype', 'torch_dtype') if name in config] or ['torch_dtype']

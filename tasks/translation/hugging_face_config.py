@@ -14,6 +14,7 @@ from lingpipe.tasks.text.hugging_face_values import (
     Config,
     check_expressed,
     check_supported,
+    describes,
     flag,
     number,
     real,
@@ -107,7 +108,7 @@ def config_of(fields: Mapping[str, Any], rates: Mapping[str, float], source: Con
     Raises:
       ValueError: no model of Hugging Face that is known here computes the same.
     """
-    if source and _describes(source, fields):
+    if source and describes(source, fields, fields_of):
         return with_dtype(source, dtype)
     sides = {f'{side}_{name}': fields[ours] for side in ('encoder', 'decoder')
              for name, ours in [('layers', f'num_{side}_layers'), ('ffn_dim', 'hidden_dim'),
@@ -134,14 +135,6 @@ def config_of(fields: Mapping[str, Any], rates: Mapping[str, float], source: Con
                          'LanguageModel.')
     check_expressed(fields, fields_of(config), 'M2M-100')
     return config
-
-
-def _describes(config: Config, fields: Mapping[str, Any]) -> bool:
-    """Whether a config.json means the network of these fields."""
-    try:
-        return fields_of(config) == fields
-    except ValueError:   # It means a network that is not supported.
-        return False
 
 
 def _id(config: Config, name: str, default: int) -> int:

@@ -26,10 +26,10 @@ class Multilingual(abc.ABC):
     Attributes:
       languages: the id of each language's token, by its code, as eng_Latn, or en for __en__.
       is_legacy: whether the language comes behind a source, as in NLLB's first tokenizer.
-      start: none: what is decoded begins with the ids of `prompt`.
+      start: None, since what is decoded begins with the ids of `prompt`.
       pad: the id of padding.
       ends: the ids that end a translation.
-      size: the largest id, and 1.
+      size: the largest id plus 1.
     """
     languages: Mapping[str, int]
     is_legacy: bool

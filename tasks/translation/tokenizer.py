@@ -61,7 +61,8 @@ class TranslationTokenizer(Multilingual, Tokenizer):
         self.is_legacy = config_beside(path, 'legacy_behaviour') is True
 
     def ids_before(self, path: str) -> tuple[int, ...]:
-        """None: `source` says what is around a text, whatever tokenizer.json puts there."""
+        """Returns no ids: `source` says what is around a text, whatever tokenizer.json puts there.
+        """
         return ()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
