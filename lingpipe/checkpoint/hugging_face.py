@@ -33,12 +33,11 @@ CONFIG = 'config.json'
 FILE = 'model.safetensors'
 FACT = 'config_of_hugging_face'   # the name of the config among the facts of a run
 INDEX = f'{FILE}.index.json'
-_ADAPTERS = 'adapter_config.json'   # of folders of peft
+ADAPTERS = 'adapter_config.json'   # of folders of peft
 _PREFIX = 'weights/model/'   # of keys, as in the run of a language_problem or a translator
 _MOST_NAMED = 5              # tensors in an error
 
-
-_DTYPES = {'F64': 'float64', 'F32': 'float32', 'F16': 'float16', 'BF16': 'bfloat16'}
+DTYPES = {'F64': 'float64', 'F32': 'float32', 'F16': 'float16', 'BF16': 'bfloat16'}
 
 
 def is_folder(path: str) -> bool:
@@ -49,8 +48,8 @@ def is_folder(path: str) -> bool:
 
 def check_no_adapters(path: str) -> None:
     """Raises ValueError if a path is a folder of the library peft, with adapters of a model."""
-    if path and os.path.isfile(os.path.join(path, _ADAPTERS)):
-        raise ValueError(f'{path} has {_ADAPTERS}, so that it holds adapters of the library peft, '
+    if path and os.path.isfile(os.path.join(path, ADAPTERS)):
+        raise ValueError(f'{path} has {ADAPTERS}, so that it holds adapters of the library peft, '
                          'which are not read here; name the folder of their model here, and this '
                          'one in initialize_from.adapters (docs/hugging-face.md, Adapters).')
 
@@ -161,13 +160,13 @@ class Folder:
         """Raises ValueError if a tensor is of no kind of numbers that is read here."""
         described = self._files[piece.tensor].get_slice(piece.tensor)
         dtype, shape = described.get_dtype(), list(described.get_shape())
-        if dtype not in _DTYPES:
+        if dtype not in DTYPES:
             raise ValueError(f'{self.path}: the tensor {piece.tensor} has numbers of the kind '
                              f'{dtype}, as quantised weights have; take a folder with weights of '
-                             f'{", ".join(_DTYPES)}.')
+                             f'{", ".join(DTYPES)}.')
         if shape and shape[-1] % piece.num_parts == 0:
             shape[-1] //= piece.num_parts
-        return {'shape': shape[::-1] if piece.is_transposed else shape, 'dtype': _DTYPES[dtype]}
+        return {'shape': shape[::-1] if piece.is_transposed else shape, 'dtype': DTYPES[dtype]}
 
     def _with_tensor(self, key: str) -> str:
         """The key of a weight, with the name of the tensor that gives it."""

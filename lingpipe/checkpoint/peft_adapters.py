@@ -27,7 +27,7 @@ import numpy as np
 from lingpipe.checkpoint import hugging_face, hugging_face_names
 from lingpipe.wording.values import show
 
-CONFIG = 'adapter_config.json'
+CONFIG = hugging_face.ADAPTERS
 FILE = 'adapter_model.safetensors'
 _TENSOR = re.compile(r'base_model\.model\.(?P<module>.*)\.lora_(?P<matrix>[AB])\.weight')
 _PROJECTION = re.compile(r'(?:attention|ffn)_\d+/body/\w+'
@@ -92,6 +92,7 @@ class PeftAdapters:
         self._matrices: dict[str, _Matrix] = {}
         for tensor in sorted(self._file.keys()):
             self._matrices |= self._matrices_of(tensor)
+        self._check_pairs()
         self.shapes = {key: matrix.shape for key, matrix in self._matrices.items()}
         self.targets = tuple(dict.fromkeys(
             key.rpartition('/')[0].rpartition('/')[2].removesuffix('_adapter')
@@ -201,7 +202,7 @@ class PeftAdapters:
                              f'docs/hugging-face.md names; {_REMEDY}.')
 
         is_a, is_split = match['matrix'] == 'A', bool(self._ranks) and len(paths) > 1
-        rows, columns = self._file.get_slice(tensor).get_shape()
+        rows, columns = self._size_of(tensor)
         rank = self._ranks[_FUSED] if is_split else self.rank
         if (rows if is_a else columns) != rank:
             raise ValueError(f'{self.path}: {tensor} has the shape [{rows}, {columns}], which is '
@@ -217,6 +218,27 @@ class PeftAdapters:
             matrices[key] = (_Matrix(tensor, ranks, slice(0, columns)) if is_a
                              else _Matrix(tensor, units, ranks))
         return matrices
+
+    def _size_of(self, tensor: str) -> list[int]:
+        """The rows and columns of a tensor. Raises ValueError if it is no matrix of fractions."""
+        described = self._file.get_slice(tensor)
+        dtype, shape = described.get_dtype(), list(described.get_shape())
+        if len(shape) != 2 or dtype not in hugging_face.DTYPES:
+            raise ValueError(f'{self.path}: {tensor} has the shape {shape} and numbers of the kind '
+                             f'{dtype}, but an adapter has matrices of '
+                             f'{", ".join(hugging_face.DTYPES)}; {_REMEDY}.')
+        return shape
+
+    def _check_pairs(self) -> None:
+        """Raises ValueError if there are no adapters, or one of them lacks a matrix."""
+        if not self._matrices:
+            raise ValueError(f'{self.path}: {FILE} has no adapters; copy the folder again.')
+        for key, matrix in self._matrices.items():
+            root, _, name = key.rpartition('/')
+            if f'{root}/{"b" if name == "a" else "a"}' not in self._matrices:
+                lost = {'a': 'lora_B', 'b': 'lora_A'}[name]
+                raise ValueError(f'{self.path}: {FILE} has {matrix.tensor} without its {lost}; '
+                                 'copy the folder again.')
 
     def _owners(self, tensor: str, num_parts: int) -> list[int]:
         """The parts of a module that have an adapter, in the order of their ranks in its lora_B.

@@ -114,6 +114,10 @@ def test_what_would_compute_something_else_is_refused(
     ('model.layers.0.self_attn.q_proj.bias', [8], 'q_proj.bias, but only the projections of'),
     ('lm_head.lora_A.weight', [2, 8], 'but only the projections of attention and feed-forward'),
     ('model.layers.0.self_attn.q_proj.lora_A.weight', [3, 8], 'which is not of rank 2, as adapter'),
+    ('model.layers.0.self_attn.q_proj.lora_B.weight', [8, 2],
+     'q_proj.lora_B.weight without its lora_A; copy the folder again'),
+    ('model.layers.0.self_attn.q_proj.lora_A.weight', [2, 8, 1],
+     r'has the shape \[2, 8, 1\] and numbers of the kind F32, but an adapter has matrices of'),
     ('transformer.h.0.attn.c_attn.lora_B.weight', [24, 6], 'has not 3 blocks, each of queries')])
 def test_tensors_that_no_adapter_here_has_are_refused(
         tensor: str, shape: list[int], error: str, tmp_path: pathlib.Path) -> None:
@@ -122,6 +126,18 @@ def test_tensors_that_no_adapter_here_has_are_refused(
     safetensors.numpy.save_file({f'base_model.model.{tensor}': np.ones(shape, np.float32)},
                                 f'{folder}/adapter_model.safetensors')
     with pytest.raises(ValueError, match=error):
+        PeftAdapters(folder)
+
+
+def test_a_folder_with_whole_numbers_or_without_adapters_is_refused(
+        tmp_path: pathlib.Path) -> None:
+    folder = peft_files.write(tmp_path / 'in', {}, [])
+    with pytest.raises(ValueError, match=r'adapter_model\.safetensors has no adapters; copy the'):
+        PeftAdapters(folder)
+    name = 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight'
+    safetensors.numpy.save_file({name: np.ones([2, 8], np.int8)},
+                                f'{folder}/adapter_model.safetensors')
+    with pytest.raises(ValueError, match='numbers of the kind I8, but an adapter has matrices of'):
         PeftAdapters(folder)
 
 
