@@ -13,6 +13,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from lingpipe.hyperparams import field
+from lingpipe.layers.attention import MultiHeadAttention
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
@@ -69,7 +70,9 @@ def split_feed_forward(layer: TransformerEncoderLayer.Params | TransformerDecode
     """
     if num_shards == 1:
         return layer
-    attention = layer.copy().set(name='attention', hidden_dim=0)
+    attention = layer.copy().set(
+        name='attention', hidden_dim=0,
+        adapters=layer.adapters and layer.adapters.of(MultiHeadAttention.projections))
     norm = LayerNorm.Params(name='ffn_norm', dim=layer.model_dim, epsilon=layer.norm_epsilon,
                             writes='normalised')
     ffn = FeedForward.Params(

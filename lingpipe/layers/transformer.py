@@ -65,8 +65,12 @@ class _TransformerLayer(Layer):
 
         def check(self) -> None:
             """Raises ValueError for adapters of projections that no part has."""
+            super().check()
             if self.adapters is not None:
-                self.adapters.check_targets(_TransformerLayer.projections, 'Transformer layers')
+                has_ffn = self.hidden_dim > 0
+                self.adapters.check_targets(
+                    _TransformerLayer.projections if has_ffn else MultiHeadAttention.projections,
+                    f'Transformer layers with{"" if has_ffn else "out"} a feed-forward part')
 
     params: Params
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.layers import TransformerDecoderLayer, TransformerEncoderLayer
+from lingpipe.layers import TransformerDecoderLayer, TransformerEncoderLayer, split_feed_forward
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.low_rank import Adapters
 from lingpipe.layers.nested import NestedMap, map_leaves
@@ -74,6 +74,19 @@ def test_a_decoder_layer_looks_back_and_at_the_memory() -> None:
         y = x[i] + attention(h, h, w.attention, is_causal=True)
         y = y + attention(norm(y, w.cross_norm), memory[i], w.cross)
         np.testing.assert_allclose(found[i], y + ffn(norm(y, w.ffn_norm), w.ffn), atol=1e-5)
+
+
+def test_adapters_of_a_feed_forward_part_that_is_not_there_are_refused() -> None:
+    """The layer had no adapter at all, and trained all of its own weights."""
+    layer = TransformerEncoderLayer.Params(model_dim=8, num_heads=2, hidden_dim=6,
+                                           adapters=Adapters(rank=2, targets=('w1',)))
+    trained = {weight.path.rpartition('/')[0] for weight in
+               split_feed_forward(layer, 2).instantiate('layer').weights() if weight.is_trainable}
+    assert {path for path in trained if '/ffn_' in path and 'norm' not in path} == {
+        'layer/ffn_0/w1_adapter', 'layer/ffn_1/w1_adapter'}
+    with pytest.raises(ValueError, match="targets has 'w1', but the projections of Transformer "
+                                         'layers without a feed-forward part are wq, wk, wv, wo;'):
+        layer.set(hidden_dim=0).instantiate('layer')
 
 
 def test_adapters_add_to_the_weights_of_all_parts_in_training_and_decoding() -> None:
