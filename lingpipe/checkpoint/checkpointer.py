@@ -260,10 +260,8 @@ class Checkpointer:
 
         Raises:
           NotWholeError: there is no checkpoint of `step`, or it is damaged.
-          UnreadableError: the system does not let this process read a checkpoint, which may be
-            whole.
-          ValueError: keys, shapes or dtypes differ, all of the checkpoints are damaged, or `check`
-            refuses the one that is whole.
+          UnreadableError: the system does not let this process read one that may be whole.
+          ValueError: keys, shapes or dtypes differ, all are damaged, or `check` raises it.
         """
         steps = self.steps()
         if step is not None and step not in steps:
