@@ -29,7 +29,7 @@ class AveragedLayer(TrainedLayer):
 
     @property
     def _device(self) -> str | None:
-        """That of the weights; None if there are none."""
+        """The device of the weights; None if there are none."""
         return next((weight.device for weight in self.weights.values()), None)
 
     def ema(self) -> dict[str, tf.Variable]:
