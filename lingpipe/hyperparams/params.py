@@ -54,8 +54,7 @@ class Params(Owned):
     def __setitem__(self, path: str, value: Any) -> None:
         keys = split_path(path)
         if not keys:
-            raise ParamsError("the path '' names these Params themselves and cannot be set; "
-                              'name a field')
+            raise ParamsError("the path '' names these Params and cannot be set; name a field")
         while not isinstance(holder := self._at(keys[:-1]), Params):
             if not (isinstance(holder, dict) and isinstance(keys[-1], str)):
                 self._at(keys)  # There must be such an item; an entry of a dict may be new.
@@ -213,7 +212,7 @@ class Params(Owned):
     def _at(self, keys: tuple[Key, ...]) -> Any:
         """What the keys name, from here down, or an UnknownParamError."""
         value: Any = self
-        tp: Any = None  # Of the field that holds the value.
+        tp = None  # Of the field that holds the value.
         for i, key in enumerate(keys):
             values = parts(value)
             if key not in values:
