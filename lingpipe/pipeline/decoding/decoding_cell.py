@@ -10,13 +10,26 @@ import tensorflow as tf
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.nested import Nested, NestedMap
+from lingpipe.pipeline.decoding.narrow_weights import narrow_weights
 from lingpipe.pipeline.decoding.search_params import SearchParams
 from lingpipe.pipeline.decoding.target_dependence import TargetDependence
 from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import Element, Value
-from lingpipe.pricing import narrow_casts
+
+
+class GivenWeights(NamedTuple):
+    """What a cell is given of its weights, by the path of their use; it reads all others itself.
+
+    All sentence groups of a call share them.
+
+    Attributes:
+      elsewhere: the tied weights that other cells own.
+      of_step: for `step`: these, and those that it would cast at every position.
+    """
+    elsewhere: dict[str, tf.Tensor]
+    of_step: dict[str, tf.Tensor]
 
 
 class Prepared(NamedTuple):
@@ -25,15 +38,13 @@ class Prepared(NamedTuple):
     Otherwise it would be sent there for each position.
 
     Attributes:
-      elsewhere: the tied weights that other cells own, by the path of their use.
-      weights: what its steps are given of the weights; see DecodingCell.step_weights.
+      weights: what it is given of the weights.
       kept: what its layers keep of the values that do not depend on the target.
       past: what its layers remember before the first position.
       values: the values that do not depend on the target.
       starts: [n], the positions where the sentences begin.
     """
-    elsewhere: dict[str, tf.Tensor]
-    weights: dict[str, tf.Tensor]
+    weights: GivenWeights
     kept: dict[str, Nested]
     past: dict[str, Nested]
     values: list[Nested]
@@ -53,7 +64,7 @@ class DecodingCell:
       moving_in: values that depend on the target and that it reads from other cells.
       moving_out: values that depend on the target and that other cells or the search read.
       prepare: (fixed_in, weights) -> fixed_out, what `step` keeps of them. The weights, here and
-        below, are given by the path of their use; the cell reads all others itself.
+        below, are of GivenWeights.
       prefilled: its elements that prompts run through; see TargetDependence.
       prefill_in, prefill_out: as moving_in and moving_out, for prompts.
       prefill: (first position, starts, prefill_in, fixed_step_in, what `prepare` kept, the past of
@@ -113,59 +124,51 @@ class DecodingCell:
         self.step = placed(self._step)
         self.prefill = placed(self._prefill)
 
-    def weights_elsewhere(self) -> dict[str, tf.Tensor]:
-        """Reads the weights that are on other devices, and copies each to the current device."""
-        copies = {owner: tf.identity(self._read_shared(owner))
-                  for owner in dict.fromkeys(self._elsewhere.values())}
-        return {path: copies[owner] for path, owner in self._elsewhere.items()}
+    def given_weights(self) -> GivenWeights:
+        """Copies weights of other devices to the current one, and casts those that `step` casts.
 
-    def step_weights(self, elsewhere: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The weights for `step`: `elsewhere`, and those that it would cast at every position.
-
-        They are cast here, once. It takes longer to read and cast a weight than to multiply it with
-        the activations of one position.
+        It takes longer to read and cast a weight than to multiply it with the activations of one
+        position.
         """
-        casts, weights = {}, dict(elsewhere)
+        elsewhere = self._weights_elsewhere()
+        casts, of_step = {}, dict(elsewhere)
         for path, dtype in self._narrow.items():
             owner = self._owners[path]
             if (owner, dtype) not in casts:
                 weight = elsewhere[path] if path in elsewhere else self._read(owner)
                 casts[owner, dtype] = tf.cast(weight, dtype)
-            weights[path] = casts[owner, dtype]
-        return weights
+            of_step[path] = casts[owner, dtype]
+        return GivenWeights(elsewhere, of_step)
+
+    def _weights_elsewhere(self) -> dict[str, tf.Tensor]:
+        copies = {owner: tf.identity(self._read_shared(owner))
+                  for owner in dict.fromkeys(self._elsewhere.values())}
+        return {path: copies[owner] for path, owner in self._elsewhere.items()}
 
     @functools.cached_property
     def _narrow(self) -> dict[str, tf.DType]:
-        """Path of a use -> the narrower dtype, of weights that `step` does nothing to but cast."""
+        """Path of a use -> the narrower dtype, of weights that `step` only casts."""
         if not any(spec.dtype.is_floating and spec.dtype.size < 4 for element in self.stepped
                    for value in element.writes.values() for spec in value.specs):
             return {}
 
-        width = self._params.beam_size
+        n, width = int(self._network.target.specs[0].shape[0]), self._params.beam_size
         weights = {w.path: tf.TensorSpec(w.shape, w.dtype) for e in self.stepped
                    for w in e.layer.weights()}
-        specs = [weights, [_of_one(value, 1) for value in self.fixed_in],
-                 [_of_one(value, width) for value in self.moving_in]]
+        # What does not depend on the target has any shape, such as that of an image.
+        inputs = [[value.spec for value in self.fixed_in],
+                  [_of_position(value, width) for value in self.moving_in]]
 
-        def step(*flat: tf.Tensor) -> None:
-            """The first position of one sentence."""
-            weights, fixed, moving = tf.nest.pack_sequence_as(specs, flat)
-            fixed_out, kept = self._prepare(fixed, self.weights_elsewhere())
+        def step(weights: dict[str, tf.Tensor], fixed: list[Nested], moving: list[Nested]) -> None:
+            """The first position of a micro-batch."""
+            fixed_out, kept = self._prepare(fixed, self._weights_elsewhere())
             values = {**dict(zip(self.fixed_in, fixed, strict=True)),
                       **dict(zip(self.fixed_out, fixed_out, strict=True))}
-            self._step(tf.constant(0), tf.zeros([1], tf.int32), tf.zeros([1, width], tf.int32),
+            self._step(tf.constant(0), tf.zeros([n], tf.int32), tf.zeros([n, width], tf.int32),
                        moving, values_of(values, self.fixed_step_in), kept,
-                       self.initial_past(tf.constant(1)), weights)
+                       self.initial_past(tf.constant(n)), weights)
 
-        with tf.init_scope():   # This may be asked for while another graph is built.
-            traced = tf.compat.v1.wrap_function(step, tf.nest.flatten(specs))
-        tensors = dict(zip(sorted(weights), traced.inputs, strict=False))   # Captures follow.
-        casts = {cast.op.name: cast.dtype for cast in narrow_casts(
-            traced.graph, {tensor.name for tensor in tensors.values()})}
-        dtypes = {path: {casts.get(op.name) for op in tensor.consumers()}
-                  for path, tensor in tensors.items()}
-        return {path: dtype for path, all_dtypes in dtypes.items() if len(all_dtypes) == 1
-                for dtype in all_dtypes if dtype}
+        return narrow_weights(step, weights, inputs)
 
     def initial_past(self, num_sentences: tf.Tensor) -> dict[str, NestedMap]:
         """Returns the past of every stepped element before the first position, by its index."""
@@ -246,10 +249,10 @@ class DecodingCell:
                                self._params.max_length, starts)
 
 
-def _of_one(value: Value, width: int) -> Nested:
-    """The specs of a value [1, width, ...]."""
+def _of_position(value: Value, width: int) -> Nested:
+    """The specs of a value [b, T, ...] at one position, [b, width, ...]."""
     return nested.map_leaves(
-        lambda spec: tf.TensorSpec([1, width, *spec.shape[2:]], spec.dtype), value.spec)
+        lambda spec: tf.TensorSpec([spec.shape[0], width, *spec.shape[2:]], spec.dtype), value.spec)
 
 
 def values_of(values: Mapping[Value, Nested], wanted: Sequence[Value]) -> list[Nested]:

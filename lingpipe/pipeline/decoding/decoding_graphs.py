@@ -37,13 +37,15 @@ class DecodingGraphs:
 
     def decode(self, *args: tf.Tensor) -> dict[str, tf.Tensor]:
         """Decodes all groups, in a graph or eagerly; the arguments come group after group."""
-        results = {}
+        results, weights = {}, self._loop.weights()
         for g, (fixed, given) in enumerate(self._groups(args)):
-            results[f'{g} ids'], results[f'{g} scores'] = self._loop.run(fixed, given)
+            results[f'{g} ids'], results[f'{g} scores'] = self._loop.run(
+                fixed, given, weights)
         return results
 
     def _start(self, *args: tf.Tensor) -> list[GroupState]:
-        return [self._loop.start(fixed, given) for fixed, given in self._groups(args)]
+        weights = self._loop.weights()
+        return [self._loop.start(fixed, given, weights) for fixed, given in self._groups(args)]
 
     def _go_on(self, num_groups: int) -> Any:
         """A function of a number of steps and all tensors of the groups' states.

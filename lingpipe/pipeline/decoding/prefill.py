@@ -99,7 +99,7 @@ def read(cells: Mapping[str, DecodingCell], target: Value, ids: tf.Tensor, pass_
                 of_cell = prepared[key]
                 moving_out, pasts[key] = call_on(cell.device, cell.prefill, [
                     first, of_cell.starts, values_of(moving, cell.prefill_in), of_cell.values,
-                    of_cell.kept, pasts[key], of_cell.elsewhere])
+                    of_cell.kept, pasts[key], of_cell.weights.elsewhere])
                 moving.update(zip(cell.prefill_out, moving_out, strict=True))
         return [first + pass_size, *nested.leaves(pasts)]
 

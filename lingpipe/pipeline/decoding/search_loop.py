@@ -1,7 +1,7 @@
 """SearchLoop: writes the sequences of one sentence group, in a loop over the positions."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -10,7 +10,12 @@ from lingpipe.cluster import HOME
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.pipeline.decoding import prefill, search
-from lingpipe.pipeline.decoding.decoding_cell import DecodingCell, Prepared, values_of
+from lingpipe.pipeline.decoding.decoding_cell import (
+    DecodingCell,
+    GivenWeights,
+    Prepared,
+    values_of,
+)
 from lingpipe.pipeline.decoding.sampling import SamplingParams, narrowed
 from lingpipe.pipeline.decoding.search_params import SearchParams
 from lingpipe.pipeline.decoding.target_dependence import TargetDependence
@@ -47,22 +52,33 @@ class SearchLoop:
         self._ends = ends
         self._advance = placed(self._search)
 
-    def run(self, fixed: dict[Value, Nested], given: NestedMap) -> tuple[tf.Tensor, tf.Tensor]:
+    def weights(self) -> dict[str, GivenWeights]:
+        """Reads what each cell, by its key, is given of its weights."""
+        weights = {}
+        for key, cell in self._cells.items():
+            with tf.device(cell.device):
+                weights[key] = cell.given_weights()
+        return weights
+
+    def run(self, fixed: dict[Value, Nested], given: NestedMap,
+            weights: Mapping[str, GivenWeights]) -> tuple[tf.Tensor, tf.Tensor]:
         """Decodes a sentence group.
 
         Args:
           fixed: the values of the batch that the network reads besides the target.
           given: limits [n], prompts [n, P] and chances [n, t], as in SentenceGroup.
+          weights: what `weights` has read for all groups.
 
         Returns:
           ids [n, t] and scores [n], on the host.
         """
-        end = self.go_on(self.start(fixed, given))
+        end = self.go_on(self.start(fixed, given, weights))
         with tf.device(HOME):
             ids = prefill.without_padding(end.search.best_ids, end.given.starts, self._ends[0])
             return ids[:, :tf.reduce_max(given.limits)], tf.identity(end.search.best_score)
 
-    def start(self, fixed: dict[Value, Nested], given: NestedMap) -> GroupState:
+    def start(self, fixed: dict[Value, Nested], given: NestedMap,
+              weights: Mapping[str, GivenWeights]) -> GroupState:
         """Computes what comes before the first step. The arguments are those of `run`."""
         pass_size = self._params.prefill if isinstance(self._params, SamplingParams) else 0
         if not any(cell.prefilled for cell in self._cells.values()):
@@ -78,7 +94,7 @@ class SearchLoop:
             given = NestedMap({name: tf.identity(given[name]) for name in names}, starts=starts)
             state = search.initial_state(given.limits, first, self._params)
 
-        prepared = self._prepare(fixed, given.limits, starts)
+        prepared = self._prepare(fixed, given.limits, starts, weights)
         past = {key: one.past for key, one in prepared.items()}
         if pass_size:
             with tf.device(self._last):
@@ -113,22 +129,21 @@ class SearchLoop:
             return tf.constant(self._start_id), given
         return given.prompts[:, 0], NestedMap({**given, 'prompts': given.prompts[:, 1:]})
 
-    def _prepare(self, fixed: dict[Value, Nested], limits: tf.Tensor,
-                 starts: tf.Tensor) -> dict[str, Prepared]:
+    def _prepare(self, fixed: dict[Value, Nested], limits: tf.Tensor, starts: tf.Tensor,
+                 weights: Mapping[str, GivenWeights]) -> dict[str, Prepared]:
         """Computes what does not depend on the target, cell by cell."""
         values, prepared = dict(fixed), {}
         for key, cell in self._cells.items():
             with tf.device(cell.device):
-                elsewhere = cell.weights_elsewhere()
-                fixed_out, kept = call_on(cell.device, cell.prepare,
-                                          [values_of(values, cell.fixed_in), elsewhere])
+                fixed_out, kept = call_on(cell.device, cell.prepare, [
+                    values_of(values, cell.fixed_in), weights[key].elsewhere])
                 values.update(zip(cell.fixed_out, fixed_out, strict=True))
 
                 past = cell.initial_past(tf.shape(limits)[0])
                 fixed_step_in = [nested.map_leaves(tf.identity, value)
                                  for value in values_of(values, cell.fixed_step_in)]
-                prepared[key] = Prepared(elsewhere, cell.step_weights(elsewhere), kept, past,
-                                          fixed_step_in, tf.identity(starts))
+                prepared[key] = Prepared(
+                    weights[key], kept, past, fixed_step_in, tf.identity(starts))
         return prepared
 
     def _step(self, state: NestedMap, past: dict[str, Nested], prepared: dict[str, Prepared],
@@ -140,7 +155,8 @@ class SearchLoop:
             of_cell = prepared[key]
             moving_out, next_past[key] = call_on(cell.device, cell.step, [
                 state.position, of_cell.starts, state.parents, values_of(moving, cell.moving_in),
-                of_cell.values, of_cell.kept, past[key], of_cell.weights])
+                of_cell.values, of_cell.kept, past[key],
+                of_cell.weights.of_step])
             moving.update(zip(cell.moving_out, moving_out, strict=True))
 
         next_state = call_on(self._last, self._advance, [state, moving[self._candidates], given])
