@@ -165,9 +165,12 @@ class OpenRun:
 
     def newest_weights(self, site: Site) -> Weights:
         """The weights of the newest checkpoint, or else the initial ones."""
-        if newest_checkpoint.newest_step(self.logdir) is not None:
-            self.restored(site, NEWEST)
-        return Weights(self._traced(site).program.weights, self.weights_check())
+        network = self._traced(site)
+        # The first checkpoint may come while the network is made, which then has no weights yet.
+        if (newest_checkpoint.newest_step(self.logdir) is not None
+                or not self._weights_held.are_initial):
+            network, _ = self.restored(site, NEWEST)
+        return Weights(network.program.weights, self.weights_check())
 
     def weights_check(self) -> Callable[[], bool]:
         """What tells whether the run still has the weights that it has now."""

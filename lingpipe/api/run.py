@@ -106,11 +106,12 @@ class Run(GeneratingRun):
         # The plan of a run that has lost a worker is in its log; the forecast takes time.
         is_resumed = has_started_again() and newest_checkpoint.newest_step(self.logdir)
         has_shown_plan = self._network is not None or bool(is_resumed)
+        network, self._network = self._traced(site), None
         loop_options = dataclasses.replace(
             loop_options, has_overview=not has_shown_plan,
+            may_begin=self._weights_held.are_initial,
             when_restored=lambda: self.claim(experiment.params),
             check_logdir=lambda: self.keep_logdir(experiment.params))
-        network, self._network = self._traced(site), None
         self._weights_held = WeightsHeld()
         loop = TrainLoop(experiment, self.logdir, loop_options, site, network)
         try:

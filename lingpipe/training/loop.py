@@ -106,7 +106,7 @@ class TrainLoop:
         self._saved = SavedState(
             checkpointer, self.program, experiment,
             lambda text: self._report.say(f'step {self._counts.step}: {text}'),
-            options.allow_change, options.check_logdir)
+            options.allow_change, options.check_logdir, options.may_begin)
         self._checkpoints = AnnouncedCheckpoints(self._run, self._saved, self._batches)
         self._summaries = StepSummaries(
             self._report, self._params.summary_every_steps, self._params.num_steps)

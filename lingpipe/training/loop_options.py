@@ -22,6 +22,8 @@ class LoopOptions:
       when_restored: is called once the newest checkpoint, if there is one, has been restored.
       check_logdir: is called before each checkpoint; raises ValueError if the logdir now belongs to
         another run.
+      may_begin: whether the network has its initial weights, with which a run can begin. If not, a
+        checkpoint must be there.
     """
     has_evaluation: bool = True
     has_timeline: bool = False
@@ -31,3 +33,4 @@ class LoopOptions:
     stop: StopSignals | None = None
     when_restored: Callable[[], None] = lambda: None
     check_logdir: Callable[[], None] = lambda: None
+    may_begin: bool = True

@@ -42,7 +42,7 @@ class SavedState:
 
     def __init__(self, checkpointer: Checkpointer, program: Program, experiment: Experiment,
                  say: Callable[[str], None], allow_change: Sequence[str] = (),
-                 check_logdir: Callable[[], None] = lambda: None):
+                 check_logdir: Callable[[], None] = lambda: None, may_begin: bool = True):
         """
         Args:
           checkpointer: writes and reads the checkpoints.
@@ -52,11 +52,13 @@ class SavedState:
           allow_change: what may differ from the Params with which the run began; see
             resumption.check_resumable.
           check_logdir: is called before each checkpoint; raises an error if none may be written.
+          may_begin: whether a run without a checkpoint may begin with the weights of the program.
         """
         self._checkpointer, self._program, self._experiment = checkpointer, program, experiment
         self._variables = program.variables()
         self._is_in_background = experiment.params.train.checkpoint_in_background
         self._say, self._allow_change, self._check_logdir = say, allow_change, check_logdir
+        self._may_begin = may_begin
         self._last_saved_step = _NOT_SAVED
 
     def is_saved(self, step: int) -> bool:
@@ -79,7 +81,7 @@ class SavedState:
         metadata = self._checkpointer.restore(self._variables, check=self._check_metadata)
         problem.check_facts((metadata or {}).get('task', {}), source)
         if metadata is None:
-            if not self._program.placed.contents.is_initial:
+            if not self._may_begin:
                 raise ValueError(f'the checkpoints in {self._checkpointer.directory} were there '
                                  'when this run began, and are gone; put them back, or start again '
                                  'to begin anew.')

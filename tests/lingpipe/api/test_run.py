@@ -15,8 +15,9 @@ import tensorflow as tf
 from lingpipe.api.run import Run
 from lingpipe.api.start import start
 from lingpipe.commands.run_options import RunOptions
-from lingpipe.training import registry
+from lingpipe.training import newest_checkpoint, registry
 from lingpipe.training.experiment import Experiment
+from lingpipe.training.hooks.hook import Hook
 from lingpipe.training.skipped_steps import NonFiniteError
 from tests.support.tiny_experiment import Tiny
 
@@ -153,6 +154,45 @@ def test_without_checkpoints_a_run_begins_anew(tmp_path: pathlib.Path) -> None:
     with start(Tiny, logdir=tmp_path / 'other') as run:
         run.train(steps=2, evaluate=False)
         np.testing.assert_array_equal(run.weights['model/dense_3/w'], at_2['model/dense_3/w'])
+
+
+class Vanishing(Hook):
+    """Is made between the network and the look for a checkpoint, and removes all of them."""
+
+    directory = ''
+
+    def __init__(self, params: Any):
+        super().__init__(params)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        os.makedirs(self.directory)
+
+
+def test_checkpoints_that_vanish_at_the_start_do_not_leave_their_weights_to_a_new_run(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = {'hooks': (Vanishing.Params(),)}
+    with start(Tiny, logdir=tmp_path, num_cells=1, set=hooks) as run:
+        monkeypatch.setattr(Vanishing, 'directory', str(tmp_path / 'none'))
+        run.train(steps=1, evaluate=False)
+        monkeypatch.setattr(Vanishing, 'directory', str(tmp_path / 'checkpoints'))
+        with pytest.raises(ValueError, match='were there when this run began, and are gone; put'):
+            run.train(steps=1, evaluate=False)
+
+
+def test_the_weights_of_a_first_checkpoint_that_comes_meanwhile_are_not_zeros(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader looks for it again when it makes the network, which has no weights then."""
+    look = newest_checkpoint.newest_whole_step
+    with (start(Tiny, logdir=tmp_path, num_cells=1) as run,
+          start(Tiny, logdir=tmp_path, num_cells=1, only_reads=True) as reader):
+        def after_a_step(logdir: str) -> int | None:
+            monkeypatch.undo()
+            run.train(steps=1, evaluate=False)
+            return look(logdir)
+
+        monkeypatch.setattr(newest_checkpoint, 'newest_whole_step', after_a_step)
+        weights = reader.weights
+        for path, weight in run.weights.items():
+            np.testing.assert_array_equal(weights[path], weight)
 
 
 class Frame:
