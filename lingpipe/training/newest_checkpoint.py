@@ -79,12 +79,11 @@ def facts_of(logdir: str, checkpoint: str) -> Metadata | None:
     """
     checkpointer = checkpoints_in(logdir)
     step = step_named(checkpointer, checkpoint)
-    if step is None:
-        step = max(checkpointer.steps(), default=0)
-    facts: Metadata = {}
-    with contextlib.suppress(DamagedError):   # `restore` says so.
-        facts = read_facts(checkpointer.path(step))
-    return facts if 'files' in facts else None
+    for candidate in [step] if step is not None else reversed(checkpointer.steps()):
+        with contextlib.suppress(DamagedError):   # `restore` says so.
+            facts = read_facts(checkpointer.path(candidate))
+            return facts if 'files' in facts else None
+    return None
 
 
 def restore(program: Program, experiment: Experiment, logdir: str,
