@@ -6,6 +6,7 @@ So the function is traced with the narrow weights, too, and must make the same o
 """
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -57,12 +58,25 @@ def _traced(function: Callable[..., object], weights: Mapping[str, tf.TensorSpec
         return tf.compat.v1.wrap_function(body, tf.nest.flatten(specs))
 
 
-def _operations(graph: tf.Graph, left_out: Collection[str] = ()) -> list[tuple[str, object]]:
-    """The type and the attributes of all operations but inputs, in their order.
+def _operations(graph: tf.Graph, left_out: Collection[str] = ()
+                ) -> collections.Counter[tuple[str, ...]]:
+    """How many operations there are of each type and attributes, in loops and branches, too.
 
-    Attributes that differ from trace to trace, such as names of functions, are left out.
+    Inputs do not count.
     """
-    return [(op.type, {name: value for name, value in op.node_def.attr.items()
-                       if not name.startswith('_') and not value.HasField('func')})
-            for op in graph.get_operations()
-            if op.type != 'Placeholder' and op.name not in left_out]
+    definition = graph.as_graph_def()
+    nodes = [node for node in definition.node if node.name not in left_out]
+    for function in definition.library.function:
+        nodes += function.node_def
+    return collections.Counter(_kind(node) for node in nodes if node.op != 'Placeholder')
+
+
+def _kind(node: Any) -> tuple[str, ...]:
+    """The type of an operation, and its attributes but those that differ from trace to trace.
+
+    These are names of functions.
+    """
+    attributes = {name: str(value) for name, value in node.attr.items()
+                  if not name.startswith('_') and not value.HasField('func')
+                  and not value.list.func}
+    return node.op, *(f'{name}={attributes[name]}' for name in sorted(attributes))

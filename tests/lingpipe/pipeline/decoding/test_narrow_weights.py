@@ -32,3 +32,9 @@ def test_no_weight_is_narrow_if_the_function_looks_at_a_dtype() -> None:
     assert found(lambda y, w: tf.cast(y, w.dtype)) == {}
     assert found(lambda y, w: y * tf.constant(w.dtype.max / 1e38, y.dtype)) == {}
     assert found(lambda y, w: tf.add(tf.zeros([2, 3]), tf.cast(y, w.dtype))) == {}
+    assert found(lambda y, w: tf.map_fn(
+        lambda row: tf.cast(tf.sin(tf.cast(row, w.dtype)), row.dtype), y)) == {}
+
+
+def test_a_loop_that_does_not_look_at_a_dtype_is_the_same_in_each_trace() -> None:
+    assert len(found(lambda y, w: tf.map_fn(tf.sin, y))) == 2
