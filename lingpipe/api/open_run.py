@@ -153,8 +153,8 @@ class OpenRun:
         A checkpoint of a billion weights takes seconds to read, and a prompt less to answer.
         """
         facts = newest_checkpoint.facts_of(self.logdir, name)
-        if facts is not None and facts == self._weights_held.facts:
-            return {**facts['metadata'], 'step': facts['step']}
+        if held := self.metadata_held(facts):
+            return held
         self._weights_held = WeightsHeld()   # It may fail on the way.
         metadata = newest_checkpoint.restore(
             network.program, self.experiment, self.logdir, name)
@@ -162,6 +162,16 @@ class OpenRun:
         is_of_facts = facts is not None and facts['step'] == metadata['step']
         self._weights_held = WeightsHeld(facts if is_of_facts else None)
         return metadata
+
+    def metadata_held(self, facts: Metadata | None) -> Metadata | None:
+        """The metadata of the checkpoint with these facts; None if the network has other weights.
+
+        Args:
+          facts: as newest_checkpoint.facts_of returns them.
+        """
+        if facts is None or facts != self._weights_held.facts:
+            return None
+        return {**facts['metadata'], 'step': facts['step']}
 
     def newest_weights(self, site: Site) -> Weights:
         """The weights of the newest checkpoint, or else the initial ones."""

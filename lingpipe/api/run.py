@@ -106,13 +106,14 @@ class Run(GeneratingRun):
         # The plan of a run that has lost a worker is in its log; the forecast takes time.
         is_resumed = has_started_again() and newest_checkpoint.newest_step(self.logdir)
         has_shown_plan = self._network is not None or bool(is_resumed)
-        network, self._network = self._traced(site), None
+        network = self._traced(site)
         loop_options = dataclasses.replace(
             loop_options, has_overview=not has_shown_plan,
+            held=self.metadata_held(newest_checkpoint.facts_of(self.logdir, NEWEST)),
             may_begin=self._weights_held.are_initial,
             when_restored=lambda: self.claim(experiment.params),
             check_logdir=lambda: self.keep_logdir(experiment.params))
-        self._weights_held = WeightsHeld()
+        self._network, self._weights_held = None, WeightsHeld()
         loop = TrainLoop(experiment, self.logdir, loop_options, site, network)
         try:
             outcome = loop.run()
@@ -120,6 +121,9 @@ class Run(GeneratingRun):
             self._left = network if loop.has_ended() else None
             raise
         self._network = network   # After an error, a new run would begin with what is in it.
+        facts = newest_checkpoint.facts_of(self.logdir, NEWEST)
+        if facts is not None and facts['step'] == outcome.step:
+            self._weights_held = WeightsHeld(facts)
         return outcome
 
     @overload

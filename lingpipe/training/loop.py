@@ -128,7 +128,7 @@ class TrainLoop:
         """
         stop_of_caller = self._options.stop
         with contextlib.nullcontext(stop_of_caller) if stop_of_caller else StopSignals() as stop:
-            restored = self._saved.restore(self._logdir)
+            restored = self._saved.restore(self._logdir, self._options.held)
             self._options.when_restored()
             self._counts = restored.counts
             steps = Steps(self._run, self._batches, self._timed_steps())

@@ -65,20 +65,26 @@ class SavedState:
         """Whether the step has a checkpoint, or one is being written."""
         return step == self._last_saved_step
 
-    def restore(self, logdir: str) -> Restored:
+    def restore(self, logdir: str, held: Metadata | None = None) -> Restored:
         """Sets the variables from the newest checkpoint.
 
         If there is none, the weights come from where `initialize_from` says.
 
         Args:
           logdir: gets a report on weights that come from elsewhere.
+          held: the metadata of the newest checkpoint, if the variables hold it already; otherwise
+            None.
 
         Raises:
           ValueError: checkpoint or weights do not fit, or the problem refuses its input.
         """
         problem, source = self._experiment.task, self._experiment.train_input
-        self._program.replicas_may_differ()
-        metadata = self._checkpointer.restore(self._variables, check=self._check_metadata)
+        metadata = held
+        if held is not None:
+            self._check_metadata(held)
+        else:
+            self._program.replicas_may_differ()
+            metadata = self._checkpointer.restore(self._variables, check=self._check_metadata)
         problem.check_facts((metadata or {}).get('task', {}), source)
         if metadata is None:
             if not self._may_begin:

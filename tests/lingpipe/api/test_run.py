@@ -173,9 +173,10 @@ def test_checkpoints_that_vanish_at_the_start_do_not_leave_their_weights_to_a_ne
     with start(Tiny, logdir=tmp_path, num_cells=1, set=hooks) as run:
         monkeypatch.setattr(Vanishing, 'directory', str(tmp_path / 'none'))
         run.train(steps=1, evaluate=False)
-        monkeypatch.setattr(Vanishing, 'directory', str(tmp_path / 'checkpoints'))
-        with pytest.raises(ValueError, match='were there when this run began, and are gone; put'):
-            run.train(steps=1, evaluate=False)
+    monkeypatch.setattr(Vanishing, 'directory', str(tmp_path / 'checkpoints'))
+    with (start(Tiny, logdir=tmp_path, num_cells=1, set=hooks) as run,
+          pytest.raises(ValueError, match='were there when this run began, and are gone; put')):
+        run.train(steps=1, evaluate=False)
 
 
 def test_the_weights_of_a_first_checkpoint_that_comes_meanwhile_are_not_zeros(
@@ -193,6 +194,32 @@ def test_the_weights_of_a_first_checkpoint_that_comes_meanwhile_are_not_zeros(
         weights = reader.weights
         for path, weight in run.weights.items():
             np.testing.assert_array_equal(weights[path], weight)
+
+
+def test_training_goes_on_with_what_the_run_holds(tmp_path: pathlib.Path) -> None:
+    """A run that had just written its checkpoint read it again, to answer or to train on."""
+    with (start(Tiny, logdir=tmp_path / 'a') as run,
+          start(Tiny, logdir=tmp_path / 'b', set={'train.num_steps': 6}) as whole):
+        run.train(steps=2, evaluate=False)
+        at_2 = tmp_path / 'a/checkpoints/step-00000002'
+        shutil.copytree(at_2, tmp_path / 'copy')
+        for data in at_2.glob('*.data-*'):
+            data.write_bytes(bytes(data.stat().st_size))   # An error, if it were read.
+        assert run.evaluate()['test']['loss'] > 0
+        run.train(steps=2, evaluate=False)
+
+        shutil.rmtree(at_2)
+        shutil.copytree(tmp_path / 'copy', at_2)
+        run.evaluate(2)   # Other weights than those of the newest, which is read now.
+        run.train(steps=2, evaluate=False)
+        whole.train(evaluate=False)
+        for path, value in whole.weights.items():
+            np.testing.assert_array_equal(run.weights[path], value, err_msg=path)
+
+        shutil.rmtree(tmp_path / 'a/checkpoints/step-00000006')   # So is what is not the run's own.
+        run.train(steps=0, evaluate=False)
+        assert run.step == 5
+        assert not np.array_equal(run.weights['model/dense_3/w'], whole.weights['model/dense_3/w'])
 
 
 class Frame:
