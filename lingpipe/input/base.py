@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from lingpipe.input import order
 from lingpipe.input.batches import Batches
-from lingpipe.input.dataset import check_static, fetched_ahead, traceable, with_weight
+from lingpipe.input.dataset import as_written, check_static, fetched_ahead, traceable, with_weight
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.example_source import ExampleSource
 from lingpipe.layers.nested import Nested
@@ -60,7 +60,7 @@ class Input(ExampleSource):
             dataset = tf.data.Dataset.range(position, total, p.batch_size * stride)
             dataset = dataset.map(traceable(examples_from, type(self)), calls, deterministic=True)
             if type(self).decode is Input.decode and type(self).preprocess is Input.preprocess:
-                dataset = dataset.map(traceable(with_weight, type(self)))
+                dataset = as_written(dataset.map(traceable(with_weight, type(self))))
             else:
                 dataset = dataset.unbatch().map(
                     traceable(self._preprocessed, type(self)), calls, deterministic=True)

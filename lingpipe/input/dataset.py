@@ -71,6 +71,18 @@ def fetched_ahead(dataset: tf.data.Dataset, num_batches: int) -> tf.data.Dataset
     return dataset.with_options(options)
 
 
+def as_written(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The dataset, without the rewriting of its graph by tf.data.
+
+    For that, tf.data copies all arrays that the functions of its maps read, and keeps the copies.
+    Where examples are preprocessed one by one, it gains from that, as it joins map and batch: an
+    example takes about 6 us less.
+    """
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    return dataset.with_options(options)
+
+
 def check_static(shapes: dict[str, Nested], source: str, place: str = 'in preprocess') -> None:
     """Raises ValueError for a shape that is not static.
 

@@ -62,6 +62,13 @@ def test_nothing_autotunes_and_so_holds_up_the_end_of_a_training(source):
     assert options.autotune.enabled is False and options.deterministic
 
 
+@pytest.mark.parametrize(('source', 'is_rewritten'), [(Numbers, False), (Noisy, None)])
+def test_arrays_are_not_copied_to_rewrite_a_graph_that_gains_nothing(source, is_rewritten):
+    """tf.data held all arrays a second time. None leaves it to tf.data."""
+    options = numbers(source, batch_size=4).dataset().options()
+    assert options.experimental_optimization.apply_default_optimizations is is_rewritten
+
+
 def test_the_order_of_a_seed_never_changes():
     """These literals must not be edited: a resume with another lingpipe must see the same order."""
     assert batches_of(numbers(batch_size=5, shuffle_rounds=4), 4) == [
