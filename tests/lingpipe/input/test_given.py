@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from typing import Any
 
+import google_crc32c
 import keras
 import numpy as np
 import pytest
@@ -129,6 +131,19 @@ def test_a_weight_of_its_own_stays():
     made = DatasetInput.of(
         lambda: tf.data.Dataset.from_tensor_slices((X, LABELS, LABELS)), batch_size=4, num_epochs=1)
     assert [list(batch['weight']) for batch in batches(made)] == [[0, 1, 2, 3], [4, 5, 6, 0]]
+
+
+@pytest.mark.parametrize('array', [
+    np.arange(3 << 20, dtype=np.float32).reshape([-1, 3])[::2], np.zeros([0, 3], np.int32),
+    np.zeros([5, 0], np.float32)])
+def test_the_checksum_of_arrays_takes_no_copy_of_them(array):
+    """All bytes were copied at once, so that a large array had to fit into memory twice."""
+    tracemalloc.start()
+    params = ArrayInput.of({'x': array}, batch_size=2)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert params.contents.endswith(f' {google_crc32c.value(array.tobytes()):08x}')
+    assert peak_bytes < 2_000_000
 
 
 def test_text_tells_one_object_from_another():
