@@ -6,7 +6,6 @@ micro-batches of the same size, so that the outputs have the bits that the evalu
 """
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,12 +107,13 @@ class Predictor:
           ValueError: an input is missing, or has another shape or type, or N is 0.
         """
         arrays = self.arrays(examples)
-        parts: dict[str, list[Any]] = collections.defaultdict(list)
-        for outputs in self.batches(arrays):
-            for name, value in outputs.items():
-                parts[name].append(value)
-        return {name: nested.map_leaves(lambda *leaves: np.concatenate(leaves), *values)
-                for name, values in parts.items()}
+        num_examples = len(nested.leaves(arrays)[0])
+        outputs: dict[str, Nested] = {}
+        for batch in self.batches(arrays):
+            outputs = outputs or nested.map_leaves(
+                lambda leaf: _Rows(num_examples, leaf.shape[1:], leaf.dtype), batch)
+            nested.map_leaves(_Rows.add, outputs, batch)
+        return {name: nested.map_leaves(_Rows.all, value) for name, value in outputs.items()}
 
     def batches(self, arrays: Mapping[str, Nested]) -> Iterator[dict[str, Nested]]:
         """Yields the outputs of one mini-batch after the other; see `predict`.
@@ -239,6 +239,27 @@ class Predictor:
                  for spec in nested.leaves(self.input_specs)]
         self._steps[num_parts] = tf.compat.v1.wrap_function(body, specs)
         return self._steps[num_parts]
+
+
+class _Rows:
+    """The rows of an output, which may be so large, as logits of all tokens, that it exists once.
+
+    Parts that are concatenated at the end exist twice then.
+    """
+
+    def __init__(self, most: int, shape: Sequence[int], dtype: np.dtype):
+        self._array = np.empty([most, *shape], dtype)
+        self._num_rows = 0
+
+    def add(self, rows: np.ndarray) -> None:
+        """Puts rows behind the others."""
+        end = self._num_rows + len(rows)
+        self._array[self._num_rows:end] = rows
+        self._num_rows = end
+
+    def all(self) -> np.ndarray:
+        """The rows that were added."""
+        return self._array[:self._num_rows]
 
 
 def _given(batch: Mapping[str, Nested]) -> ReplicaBatch:

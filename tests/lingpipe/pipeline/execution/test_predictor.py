@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -106,6 +107,21 @@ def test_any_number_of_examples_gives_the_outputs_of_each(program, num_examples)
     whole = program.predict(inputs())['x']
     np.testing.assert_array_equal(program.predict(examples)['x'],
                                   np.resize(whole, [num_examples, D]))
+
+
+def test_outputs_are_in_memory_once():
+    """They were concatenated, and so took their bytes twice."""
+    wide = program_of(1, (layers.Dense.Params(name='wide', input_dim=D, units=1 << 13,
+                                              reads={'x': 'image'}),
+                          layers.CrossEntropyLoss.Params(name='loss')), num_micro_batches=1)
+    examples = {'image': np.ones([100 * B, D], np.float32)}
+    wide.predict({'image': examples['image'][:B]})   # It traces.
+    tracemalloc.start()
+    output = wide.predict(examples)['x']
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert output.shape == (100 * B, 1 << 13)
+    assert output.nbytes < peak_bytes < 1.2 * output.nbytes
 
 
 def test_layers_that_feed_losses_alone_are_left_out(program):
