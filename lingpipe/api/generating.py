@@ -31,10 +31,7 @@ class GeneratingRun(OpenRun):
           OSError: a worker is lost.
         """
         prompts = _prompts(prompts)
-        continuations = [''] * len(prompts)
-        for number, text, _ in _pieces(self, prompts, checkpoint, fields):
-            continuations[number] += text
-        return continuations
+        return self.at_site(lambda site: _continuations(self, site, prompts, checkpoint, fields))
 
     def stream(self, prompt: str | Conversation, checkpoint: str | int | None = None,
                **fields: Any) -> Iterator[str]:
@@ -67,6 +64,13 @@ class GeneratingRun(OpenRun):
         """
         lines = _texts('lines', lines, 'run.translate([line])')
         return self.at_site(lambda site: _translations(self, site, lines, checkpoint, fields))
+
+
+def _continuations(run: OpenRun, site: Site, prompts: Sequence[str | Conversation],
+                   checkpoint: str | int | None, fields: Mapping[str, Any]) -> list[str]:
+    network, metadata = run.restored(site, checkpoint)
+    return run.experiment.task.continuations(
+        network.program, prompts, metadata.get('task', {}), **fields)
 
 
 def _translations(run: OpenRun, site: Site, lines: Sequence[str], checkpoint: str | int | None,

@@ -35,6 +35,14 @@ class Piece(NamedTuple):
     is_last: bool = True
 
 
+def joined(pieces: Iterable[Piece], num_texts: int) -> list[str]:
+    """The whole texts of which these are the pieces."""
+    texts = [''] * num_texts
+    for number, text, _ in pieces:
+        texts[number] += text
+    return texts
+
+
 class Review:
     """Sees every mini-batch of one evaluation and draws what a person should see of it.
 
@@ -193,7 +201,7 @@ class Problem(Configurable):
 
     def generate(self, program: Program, prompts: Sequence[str | Conversation], facts: Metadata,
                  **fields: Any) -> Iterator[Piece]:
-        """Yields the continuations of texts piece by piece, as they are written; for Run.generate.
+        """Yields the continuations of texts piece by piece, as they are written; for Run.stream.
 
         Args:
           program, facts: those of `decode`.
@@ -203,6 +211,15 @@ class Problem(Configurable):
         raise ValueError(f'{type(self).__name__} continues no texts; run.generate is for tasks '
                          'that have generate(), as what language_problem of '
                          'lingpipe.tasks.text.task makes of any language model.')
+
+    def continuations(self, program: Program, prompts: Sequence[str | Conversation],
+                      facts: Metadata, **fields: Any) -> list[str]:
+        """Returns the whole continuations of texts, in their order; for Run.generate.
+
+        The arguments are those of `generate`, whose pieces are joined. A task may have a faster
+        way, since nobody sees a text before it ends.
+        """
+        return joined(self.generate(program, prompts, facts, **fields), len(prompts))
 
     def translate(self, program: Program, lines: Sequence[str], facts: Metadata,
                   **fields: Any) -> Sequence[str]:

@@ -21,7 +21,7 @@ from lingpipe.pipeline.decoding.sampling import SamplingParams
 from lingpipe.pipeline.decoding.sentence_group import SentenceGroup, grouped
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.text.vocabulary import Vocabulary
-from lingpipe.training.problem import Conversation, Piece
+from lingpipe.training.problem import Conversation, Piece, joined
 
 STEP = 16   # ids between two looks at stop texts
 
@@ -169,10 +169,7 @@ class Continuation:
 def continuations(program: Program, vocabulary: Vocabulary, prompts: Sequence[str],
                   params: GenerationParams) -> list[str]:
     """Returns the texts that follow the prompts, in their order; see Generator.pieces."""
-    texts = [''] * len(prompts)
-    for number, text, _ in Generator(program, vocabulary, params).pieces(prompts, STEP):
-        texts[number] += text
-    return texts
+    return joined(Generator(program, vocabulary, params).pieces(prompts, STEP), len(prompts))
 
 
 def as_line(text: str) -> str:

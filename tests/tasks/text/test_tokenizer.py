@@ -267,6 +267,28 @@ def test_a_resumed_run_goes_on_and_no_other_tokenizer_takes_its_place(
                                              other.train_input.instantiate())
 
 
+def test_a_text_that_nobody_watches_is_looked_at_now_and_then(
+        trained: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look decodes all that is written; run.generate looked behind every id."""
+    run, looks = trained('qwen2'), []
+    decode = Tokenizer.decode
+
+    def counted(self: Tokenizer, ids: Any) -> list[str]:
+        looks.append(len(ids))
+        return decode(self, ids)
+
+    monkeypatch.setattr(Tokenizer, 'decode', counted)
+    pieces = list(run.stream('a', max_new=9))
+    num_watched = len(looks)
+    assert run.generate(['a'], max_new=9) == [''.join(pieces)]
+    assert num_watched == 9 and len(looks) == num_watched + 1
+
+    # Behind a stop text nothing more is written.
+    stop = next(piece for piece in pieces if piece)
+    assert run.generate(['a'], max_new=9, stop=(stop,)) == [''.join(pieces).split(stop)[0]]
+    assert len(looks) < num_watched + 9
+
+
 def test_the_end_in_a_prompt_ends_nothing(trained: Callable[[str], Run]) -> None:
     """Prompts of chat models have it behind what each of the speakers says."""
     run, prompt = trained('qwen2'), 'the<|endoftext|>a'
