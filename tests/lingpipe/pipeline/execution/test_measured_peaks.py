@@ -65,7 +65,8 @@ def check_peaks(name: str, most: float) -> None:
     """
     cluster.configure(1, 1, 1)
     subject = SUBJECTS[name]()
-    for k, mode, schedule in PLANS:
+    # An AmoebaNet takes 6 s to trace for each plan.
+    for k, mode, schedule in PLANS[::2] if name == 'AmoebaNet' else PLANS:
         gc.collect()
         before = bytes_in_use(CPU)
         program = subject.program([CPU] * k, num_cells=k, num_micro_batches=4, schedule=schedule,
