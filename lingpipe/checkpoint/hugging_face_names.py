@@ -64,7 +64,7 @@ _PATHS_OF_GPT2 = {
        for kind in ('weight', 'bias')},
 }
 
-# Of m2m_100: modules by the paths of layers. The decoder has an attention more.
+# The modules of m2m_100 by the paths of layers. The decoder has one attention more.
 _ATTENTIONS = {'self_attn': 'attention', 'encoder_attn': 'cross'}
 _NORMS_OF_M2M_100 = {
     **{f'model.{side}.layer_norm': f'{side}_norm' for side in ('encoder', 'decoder')},

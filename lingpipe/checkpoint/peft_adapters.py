@@ -83,7 +83,7 @@ class PeftAdapters:
         self.path = path
         config = self._read_config()
         self.rank = int(config['r'])
-        # Of rank-stabilised adapters, the factor is alpha / sqrt(rank).
+        # Rank-stabilised adapters have the factor alpha / sqrt(rank).
         self.alpha = float(config['lora_alpha']) * (
             math.sqrt(self.rank) if config.get('use_rslora') else 1)
         self.dropout_rate = float(config.get('lora_dropout') or 0)

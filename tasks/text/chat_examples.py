@@ -22,6 +22,7 @@ from absl import logging
 from lingpipe.tasks.text.chat import ChatTemplate
 from lingpipe.tasks.text.tokenizer import Tokenizer
 from lingpipe.training.problem import Conversation
+from lingpipe.wording.counts import are, counted
 from lingpipe.wording.values import show
 
 _CHUNK = 1000   # conversations that are encoded at a time
@@ -70,18 +71,24 @@ def chat_examples(vocabulary: str, conversations: Iterable[Conversation],
             _put(rows[-1], num_used, ids[:n + 1], is_learned[:n + 1])
             num_used += n
     if num_cut:
-        logging.warning('%d conversations are cut at length=%d tokens', num_cut, length)
+        logging.warning('%s cut at length=%d tokens',
+                        f'{counted(num_cut, "conversation")} {are(num_cut)}', length)
     if num_endless:
-        logging.warning(
-            'no end is learned of %d answers: the chat template writes none of the ids %s behind '
-            'them, which end a text by the files beside %s; if it writes another one, name that as '
-            'eos_token in tokenizer_config.json, or among eos_token_id in generation_config.json',
-            num_endless, list(tokenizer.ends), vocabulary)
+        _warn_of_endless(num_endless, tokenizer, vocabulary)
     if not any(row['weight'].any() for row in rows):
         raise ValueError(f'no token of an assistant is within length={length} tokens of a '
                          'conversation, so that there is nothing to learn; give conversations with '
                          "messages of the role 'assistant', or a larger length.")
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def _warn_of_endless(num_answers: int, tokenizer: Tokenizer, vocabulary: str) -> None:
+    """Says how many answers have no end behind them, and where to name the one that they have."""
+    logging.warning(
+        'no end is learned of %s: the chat template writes none of the ids %s behind them, which '
+        'end a text by the files beside %s; if it writes another one, name that as eos_token in '
+        'tokenizer_config.json, or among eos_token_id in generation_config.json',
+        counted(num_answers, 'answer'), list(tokenizer.ends), vocabulary)
 
 
 def _learned(tokenizer: Tokenizer, template: ChatTemplate,

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from absl import logging
 
 from lingpipe.checkpoint import hugging_face
+from lingpipe.hyperparams import Params
 from lingpipe.wording.values import show
 
 Config = Mapping[str, Any]   # what config.json holds
@@ -94,6 +95,20 @@ def refuse(name: str, value: object, supported: str) -> NoReturn:
     """Raises ValueError for a value, while others are supported."""
     raise ValueError(f'config.json has {name}={show(value)}, which is not supported, while '
                      f'{supported}; convert the model, or take another one.')
+
+
+def check_counterparts(params: Params, plain: Mapping[str, object]) -> None:
+    """Raises ValueError if a network has parts that no model that is known here has.
+
+    Args:
+      params: of the network.
+      plain: name of a field -> its value without such parts.
+    """
+    for name, value in plain.items():
+        if params[name] != value:
+            raise ValueError(f'task.model.{name}={params[name]} has no counterpart in the models '
+                             'of Hugging Face that are known here; make the network with '
+                             f'{name}={value}.')
 
 
 def number(config: Config, name: str) -> int:

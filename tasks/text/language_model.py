@@ -39,7 +39,7 @@ from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.layers.streamed_softmax import logits_of
 from lingpipe.tasks.text.bytes_per_token import BytesPerToken
 from lingpipe.tasks.text.hugging_face_config import FIELDS, config_of
-from lingpipe.tasks.text.hugging_face_values import Config
+from lingpipe.tasks.text.hugging_face_values import Config, check_counterparts
 
 
 class LanguageModel(Sequential):
@@ -135,11 +135,7 @@ class LanguageModel(Sequential):
           ValueError: the network has parts that no model of Hugging Face has that is known here.
         """
         p = self.params
-        for name, plain in ('num_experts', 0), ('vocabulary_shards', 1):
-            if (value := getattr(p, name)) != plain:
-                raise ValueError(f'task.model.{name}={value} has no counterpart in the models of '
-                                 f'Hugging Face that are known here; make the network with '
-                                 f'{name}={plain}.')
+        check_counterparts(p, {'num_experts': 0, 'vocabulary_shards': 1})
         return {**{name: getattr(p, name) for name in FIELDS},
                 'num_groups': p.num_groups or p.num_heads,
                 'head_dim': p.head_dim or p.model_dim // p.num_heads}

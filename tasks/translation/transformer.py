@@ -40,7 +40,7 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.low_rank import Adapters, freeze_all_but_adapters
 from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.layers.streamed_softmax import logits_of
-from lingpipe.tasks.text.hugging_face_values import Config
+from lingpipe.tasks.text.hugging_face_values import Config, check_counterparts
 from lingpipe.tasks.translation.hugging_face_config import FIELDS, RATES, config_of
 from lingpipe.tasks.translation.padding import PaddingMask, TokenWeight
 
@@ -138,10 +138,7 @@ class Transformer(Sequential):
           ValueError: the network has parts that no model of Hugging Face has that is known here.
         """
         p = self.params
-        for name in ('vocabulary_shards', 'feed_forward_shards'):
-            if (value := getattr(p, name)) != 1:
-                raise ValueError(f'task.model.{name}={value} has no counterpart in the models of '
-                                 f'Hugging Face; make the network with {name}=1.')
+        check_counterparts(p, {'vocabulary_shards': 1, 'feed_forward_shards': 1})
         return {**{name: getattr(p, name) for name in FIELDS},
                 'head_dim': p.head_dim or p.model_dim // p.num_heads}
 

@@ -69,6 +69,16 @@ def tensors(described: dict[str, Any], seed: int = 0) -> dict[str, np.ndarray]:
             for name, shape in shapes.items()}
 
 
+def assert_written(path: pathlib.Path, config: dict[str, Any],
+                   weights: dict[str, np.ndarray]) -> None:
+    """Checks that a folder has this config.json and exactly these weights, bit for bit."""
+    written = safetensors.numpy.load_file(path / 'model.safetensors')
+    assert written.keys() == weights.keys()
+    for name, array in weights.items():
+        np.testing.assert_array_equal(written[name], array, err_msg=name)
+    assert json.loads((path / 'config.json').read_text()) == config
+
+
 def write(folder: pathlib.Path, described: dict[str, Any], weights: dict[str, np.ndarray],
           num_parts: int = 1) -> str:
     """Writes a folder, with the weights in one file or in parts; returns its path."""

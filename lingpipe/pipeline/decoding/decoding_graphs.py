@@ -39,8 +39,7 @@ class DecodingGraphs:
         """Decodes all groups, in a graph or eagerly; the arguments come group after group."""
         results, weights = {}, self._loop.weights()
         for g, (fixed, given) in enumerate(self._groups(args)):
-            results[f'{g} ids'], results[f'{g} scores'] = self._loop.run(
-                fixed, given, weights)
+            results[f'{g} ids'], results[f'{g} scores'] = self._loop.run(fixed, given, weights)
         return results
 
     def _start(self, *args: tf.Tensor) -> list[GroupState]:

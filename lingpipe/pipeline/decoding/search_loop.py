@@ -155,8 +155,7 @@ class SearchLoop:
             of_cell = prepared[key]
             moving_out, next_past[key] = call_on(cell.device, cell.step, [
                 state.position, of_cell.starts, state.parents, values_of(moving, cell.moving_in),
-                of_cell.values, of_cell.kept, past[key],
-                of_cell.weights.of_step])
+                of_cell.values, of_cell.kept, past[key], of_cell.weights.of_step])
             moving.update(zip(cell.moving_out, moving_out, strict=True))
 
         next_state = call_on(self._last, self._advance, [state, moving[self._candidates], given])

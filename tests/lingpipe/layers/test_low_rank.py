@@ -138,7 +138,7 @@ class Projected(Adaptable):
     projections = ('w',)
 
     class Params(Adaptable.Params):
-        shape: tuple[int, ...] = field((6, 6), 'Of w.')
+        shape: tuple[int, ...] = field((6, 6), 'The shape of w.')
 
     def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)

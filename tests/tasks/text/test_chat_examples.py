@@ -66,7 +66,7 @@ def test_a_conversation_that_is_longer_than_a_row_is_cut(tmp_path: Path, caplog:
     ids, _ = Tokenizer(path).encode(['u:a<|im_end|>\na: sat 世<|im_end|>\n', ''])
     np.testing.assert_array_equal(examples['target'][0], ids[:10])
     np.testing.assert_array_equal(examples['label'][0], ids[1:11])
-    assert 'conversations are cut at length=10 tokens' in caplog.text
+    assert '1 conversation is cut at length=10 tokens' in caplog.text
     with pytest.raises(ValueError, match='no token of an assistant is within length=2 tokens of a'):
         chat_examples(path, CHATS, 2)
 

@@ -61,17 +61,12 @@ def test_a_folder_computes_what_numpy_computes_and_goes_out_as_it_came(
     (tmp_path / 'in/tokenizer.json').write_text('{"a": 1}')
     with start(experiment(folder, num_cells=2), logdir=tmp_path / 'logs') as run:
         logits = started(run).predict({'target': EXAMPLES['target']})['logits']
-        path = run.export(tmp_path / 'out', format='hugging_face')
+        run.export(tmp_path / 'out', format='hugging_face')
     expected = family.logits(config, weights, EXAMPLES['target'])
     np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max())
 
-    written = safetensors.numpy.load_file(f'{path}/model.safetensors')
-    assert written.keys() == weights.keys()
-    for name, array in weights.items():
-        np.testing.assert_array_equal(written[name], array, err_msg=name)
-    out = tmp_path / 'out'
-    assert json.loads((out / 'config.json').read_text()) == config
-    assert (out / 'tokenizer.json').read_text() == '{"a": 1}'
+    tiny_llama.assert_written(tmp_path / 'out', config, weights)
+    assert (tmp_path / 'out' / 'tokenizer.json').read_text() == '{"a": 1}'
 
 
 @pytest.mark.parametrize('prefill', [0, 3])

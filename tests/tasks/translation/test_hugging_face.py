@@ -62,19 +62,14 @@ def test_a_folder_computes_what_numpy_computes_and_goes_out_as_it_came(
     with start(experiment(folder, num_cells=2), logdir=tmp_path / 'logs') as run:
         run.train(steps=0, evaluate=False)
         logits = run.predict(READ)['logits']
-        path = run.export(tmp_path / 'out', format='hugging_face')
+        run.export(tmp_path / 'out', format='hugging_face')
     expected = tiny_m2m_100.logits(config, weights, **READ)
     is_said = READ['target'] != PAD   # Padding is at other positions there, and counts nowhere.
     np.testing.assert_allclose(logits[is_said], expected[is_said],
                                atol=1e-5 * np.abs(expected).max())
 
-    written = safetensors.numpy.load_file(f'{path}/model.safetensors')
-    assert written.keys() == weights.keys()
-    for name, array in weights.items():
-        np.testing.assert_array_equal(written[name], array, err_msg=name)
-    out = tmp_path / 'out'
-    assert json.loads((out / 'config.json').read_text()) == config
-    assert (out / 'sentencepiece.bpe.model').read_text() == 'a'
+    tiny_llama.assert_written(tmp_path / 'out', config, weights)
+    assert (tmp_path / 'out' / 'sentencepiece.bpe.model').read_text() == 'a'
 
 
 def test_lines_are_translated_by_the_ids_that_numpy_writes(tmp_path: pathlib.Path) -> None:
