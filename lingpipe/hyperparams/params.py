@@ -262,7 +262,7 @@ class Params(Owned):
             return with_path(value, path, self)
         if value and isinstance(value, (tuple, dict)):
             placed = {key: self._placed(part, join_path(path, key), is_copied)
-                      for key, part in parts(value).items()}
+                      if isinstance(part, _HOLDERS) else part for key, part in parts(value).items()}
             return Entries(placed) if isinstance(value, dict) else tuple(placed.values())
         return value
 

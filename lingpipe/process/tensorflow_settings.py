@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import sys
 
@@ -176,6 +177,7 @@ def expected_devices(num_devices: int) -> list[str]:
     return [f'/device:{kind}:{i}' for i in range(num_devices)]
 
 
+@functools.lru_cache(maxsize=10_000)
 def place(device: str) -> tuple[str, int, str, int]:
     """Returns (job, task, kind, index) of a device string.
 

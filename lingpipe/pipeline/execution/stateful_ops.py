@@ -20,12 +20,12 @@ def remarks_of(graph: tf.Graph) -> list[tf.Operation]:
 
 def refuse_stateful(cell: Cell, graph: tf.Graph) -> None:
     """Raises ValueError if a layer of the cell has made a stateful op in the graph."""
+    path_of = {scope_of(element.layer.path): element.layer.path for element in cell.elements}
     for op in graph.get_operations():
         kinds = impure_types(op)
         if not kinds:
             continue
-        path = next((element.layer.path for element in cell.elements
-                     if op.name.startswith(scope_of(element.layer.path))), '')
+        path = next((path for scope, path in path_of.items() if op.name.startswith(scope)), '')
         if not path and set(kinds) <= _OWN_STATEFUL:
             continue
         raise impure(path or f'cell {cell.index}', op)

@@ -16,7 +16,7 @@ from lingpipe.pipeline.planning.choice_bounds import ChoiceBounds
 from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
 from lingpipe.pipeline.planning.effort import bound_effort, likely_s, plan_effort
 from lingpipe.pipeline.planning.kept_tensors import CellGraph
-from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
+from lingpipe.pipeline.planning.layer_times import LayerTimes
 from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.pipeline_params import Mode, PipelineParams
 from lingpipe.pipeline.planning.plan import Plan
@@ -184,7 +184,7 @@ class Candidates:
                         in_mode: Callable[[Mode], Plan | None] | None = None) -> Plan | None:
         """The plan of Params that a choice leads to; see `fastest_plan`."""
         elements, memory = self._costs.elements(choice), self._memory(choice)
-        times = layer_times(elements, params)
+        times = self._costs.times(choice, params)
         if (choice.num_parts, times) not in self._graphs_of:
             self._graphs_of[choice.num_parts, times] = cell_graphs(elements, times, memory)
         priced = PricedNetwork(params, elements, times, memory,

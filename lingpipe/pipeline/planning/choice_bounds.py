@@ -16,7 +16,6 @@ from lingpipe.pipeline.planning.backward_share import weight_share
 from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
 from lingpipe.pipeline.planning.device_bytes import DeviceBytes
 from lingpipe.pipeline.planning.family_bound import FamilyBound
-from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.layout import Layout, layout_of, num_devices_for
 from lingpipe.pipeline.planning.limited_bound import LimitedBound
 from lingpipe.pipeline.planning.links import sent_share
@@ -303,7 +302,7 @@ class ChoiceBounds:
         schedule = self._limited_bound(choice).schedule
         if schedule is None:
             return 0.0
-        times = layer_times(self._costs.elements(choice), self._costs.params_of(choice, None))
+        times = self._costs.times(choice, self._costs.params_of(choice, None))
         last, repeats = choice.num_cells - 1, choice.recompute in ('cell', 'layer')
 
         def duration_of(slot: Slot) -> float:
@@ -333,9 +332,8 @@ class ChoiceBounds:
         """The partition of a choice if memory does not matter."""
         key = choice.num_parts, choice.num_cells, choice.recompute
         if key not in self._partition_of:
-            elements = self._costs.elements(choice)
             self._partition_of[key] = choose_partition(
-                elements, layer_times(elements, params), params)
+                self._costs.elements(choice), self._costs.times(choice, params), params)
         return self._partition_of[key]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lingpipe.pipeline.planning.dataflow import Element
-from lingpipe.pipeline.planning.layer_times import layer_times
+from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.priced_network import wire_parts
 from lingpipe.pipeline.planning.search_space import Choice
@@ -30,6 +30,8 @@ class ChoiceCosts:
         self._state_of_layers: list[UpdateTraffic] = []
         self._elements_of: dict[int, tuple[Element, ...]] = {}
         self._seconds_of: dict[int, Sequence[tuple[float, float]]] = {}
+        self._times_of: dict[
+            tuple[int, tuple[float, ...], tuple[float, ...]], LayerTimes] = {}
         self._work_of: dict[int, float] = {}
         self._total_state: UpdateTraffic | None = None
 
@@ -84,13 +86,20 @@ class ChoiceCosts:
                 subject.network, subject.batch_spec, params, subject.is_frozen)
         return self._elements_of[num_parts]
 
+    def times(self, choice: Choice, params: PipelineParams) -> LayerTimes:
+        """The times of layers in the micro-batches of a choice, by the seconds of its Params."""
+        key = choice.num_parts, params.layer_seconds, params.layer_backward_seconds
+        if key not in self._times_of:
+            self._times_of[key] = layer_times(self.elements(choice), params)
+        return self._times_of[key]
+
     def seconds(self, choice: Choice) -> Sequence[tuple[float, float]]:
         """[L] forward and backward of each layer, to six digits, so that flags can say them."""
         num_parts = choice.num_parts
         if num_parts not in self._seconds_of:
             elements, seconds_of = self.elements(choice), self.subject.seconds_of
             if seconds_of is None:
-                times = layer_times(elements, self.subject.params)
+                times = self.times(choice, self.subject.params)
                 self._seconds_of[num_parts] = list(zip(times.forward, times.backward, strict=True))
             else:
                 self._seconds_of[num_parts] = [

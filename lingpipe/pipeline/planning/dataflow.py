@@ -101,7 +101,7 @@ class Element:
     has_backward: bool
     unit: int
 
-    @property
+    @functools.cached_property
     def gradient_bytes(self) -> int:
         """Bytes of the gradients of a mini-batch; a row has an index of 8 bytes."""
         total = 0

@@ -27,14 +27,16 @@ a span reads depends on where it begins. So a span grows layer by layer (growing
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from lingpipe.pipeline.planning.growing_cell import Activations, FixedBytes
 from lingpipe.pipeline.planning.layer_bytes import LayerBytes, Leaves, layer_bytes
+from lingpipe.pipeline.planning.update_traffic import UpdateTraffic, total_traffic, update_traffic
 
 if TYPE_CHECKING:
     from lingpipe.layers.weight import Weight
@@ -61,6 +63,7 @@ class Footprint(NamedTuple):
 
 
 FIELDS = tuple(Footprint.__annotations__)
+_ByMode: TypeAlias = dict[str, Footprint]   # by PipelineParams.recompute_of the cell
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,10 @@ class Memory:
 
     def of_span(self, span: range, mode: str) -> Footprint:
         """The footprint of a cell of the layers `span`, with that mode of recomputation."""
-        known, others = self._grown.setdefault(
-            (span.start, mode), ([], self.growing(span.start, mode)))
+        known, others = self._grown.setdefault(span.start, ([], self._growing(span.start)))
         while len(known) < len(span):
             known.append(next(others))
-        return known[len(span) - 1]
+        return known[len(span) - 1][mode]
 
     def table(self, mode: str, starts: Sequence[int]) -> np.ndarray:
         """The bytes of every span of units, by its first unit and its end, float [9, U + 1, U + 1].
@@ -113,13 +115,12 @@ class Memory:
             size = len(starts)
             table = np.zeros((len(FIELDS) + 1, size, size))
             table[0] = np.inf
+            have_backward = [any(element.has_backward for element in self.elements[start:end])
+                             for start, end in itertools.pairwise(starts)]
             for unit, start in enumerate(starts[:-1]):
-                has_backward = False
-                for end in range(unit + 1, size):
-                    layers = self.elements[starts[end - 1]:starts[end]]
-                    has_backward |= any(element.has_backward for element in layers)
-                    footprint = self.of_span(range(start, starts[end]), mode)
-                    table[:, unit, end] = (*footprint, has_backward)
+                footprints = [self.of_span(range(start, end), mode) for end in starts[unit + 1:]]
+                table[:-1, unit, unit + 1:] = np.transpose(footprints)
+                table[-1, unit, unit + 1:] = np.logical_or.accumulate(have_backward[unit:])
             self._tables[key] = table
         return self._tables[key]
 
@@ -130,16 +131,28 @@ class Memory:
           start: the first layer of all of them.
           mode: PipelineParams.recompute_of each of them.
         """
+        return (in_mode[mode] for in_mode in self._growing(start))
+
+    def _growing(self, start: int) -> Iterator[_ByMode]:
+        """As `growing`, of all modes at once."""
         fixed = FixedBytes(self.num_replicas, self.is_summed_in_groups, self.receives_gradients,
                            self.shards_slots)
         activations = Activations(start, self._leaves)
         for layer in self._layers[start:]:
             fixed.add(layer)
             activations.add(layer)
-            held, working = activations.held_and_working(mode)
-            yield Footprint(fixed.total, held, working, fixed.received, activations.residual,
-                            activations.handed.total, activations.handed.gradient_bytes,
-                            activations.handed.gives_gradients)
+            handed = activations.handed
+            by_mode = {}
+            for mode in ('none', 'cell', 'layer'):
+                held, working = activations.held_and_working(mode)
+                by_mode[mode] = Footprint(
+                    fixed.total, held, working, fixed.received, activations.residual,
+                    handed.total, handed.gradient_bytes, handed.gives_gradients)
+            yield by_mode
+
+    def traffic_of(self, span: range) -> UpdateTraffic:
+        """What the layers of a cell train together."""
+        return total_traffic(self._traffic[span.start:span.stop])
 
     @functools.cached_property
     def temporary_bytes(self) -> list[int]:
@@ -147,8 +160,8 @@ class Memory:
         return [residuals.temporary_bytes for residuals in self._residuals]
 
     @functools.cached_property
-    def _grown(self) -> dict[tuple[int, str], tuple[list[Footprint], Iterator[Footprint]]]:
-        """(first layer, mode) -> the footprints of cells that were asked for, and those to come."""
+    def _grown(self) -> dict[int, tuple[list[_ByMode], Iterator[_ByMode]]]:
+        """First layer -> the footprints of the cells that were asked for, and those to come."""
         return {}
 
     @functools.cached_property
@@ -168,6 +181,11 @@ class Memory:
     @functools.cached_property
     def _residuals(self) -> Sequence[Residuals]:
         return self.residuals()
+
+    @functools.cached_property
+    def _traffic(self) -> list[UpdateTraffic]:
+        """What each layer trains."""
+        return [update_traffic(element, self.slot_bytes) for element in self.elements]
 
     @functools.cached_property
     def _layers(self) -> list[LayerBytes]:

@@ -21,7 +21,7 @@ from lingpipe.pipeline.planning.links import Links
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.simulator import Simulation
-from lingpipe.pipeline.planning.update_traffic import total_traffic, update_traffic
+from lingpipe.pipeline.planning.update_traffic import total_traffic
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,10 +97,9 @@ def forecast_step(plan: Plan, hardware: Hardware | None = None) -> StepForecast:
       hardware: what the devices and links can do; None: what the Params of the plan say of them.
     """
     hardware = hardware_of(plan.params) if hardware is None else hardware
-    links, slot_bytes = Links(plan, hardware), plan.forecast.memory.slot_bytes
+    links = Links(plan, hardware)
     simulation = plan.simulate_times(hardware.latency_s, links.occupied_s)
-    of_cells = [total_traffic(update_traffic(element, slot_bytes) for element in cell.elements)
-                for cell in plan.cells]
+    of_cells = [plan.forecast.memory.traffic_of(span) for span in plan.partition.spans]
 
     # Replicas may share devices.
     update_at = {place: total_traffic(of_cells[k] for k in cells).update_s(hardware)
