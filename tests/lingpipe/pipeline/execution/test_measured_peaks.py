@@ -12,7 +12,6 @@ from lingpipe import cluster, layers
 from lingpipe.layers.sequential import Sequential
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tools import stacks
-from lingpipe.tools.device_checks import subjects
 from lingpipe.tools.device_checks.allocator import bytes_in_use, most_bytes
 from lingpipe.tools.device_checks.running import SEEN_ALLOCATOR
 from lingpipe.tools.device_checks.subjects import Subject
@@ -54,8 +53,8 @@ def language() -> Subject:
     return Subject('language', network, batch)
 
 
-SUBJECTS = {'Transformer': lambda: subjects.transformer(6, 128, 128, 16),
-            'gated': lambda: gated(6, 64, 8192), 'language': language, 'AmoebaNet': images}
+# A Transformer is measured by tests/tools/test_check_devices.py.
+SUBJECTS = {'gated': lambda: gated(6, 64, 8192), 'language': language, 'AmoebaNet': images}
 
 
 def check_peaks(name: str, most: float) -> None:
@@ -65,8 +64,8 @@ def check_peaks(name: str, most: float) -> None:
     """
     cluster.configure(1, 1, 1)
     subject = SUBJECTS[name]()
-    # An AmoebaNet takes 6 s to trace for each plan.
-    for k, mode, schedule in PLANS[::2] if name == 'AmoebaNet' else PLANS:
+    # An AmoebaNet takes 6 to 12 s to trace for each plan.
+    for k, mode, schedule in PLANS[2::2] if name == 'AmoebaNet' else PLANS:
         gc.collect()
         before = bytes_in_use(CPU)
         program = subject.program([CPU] * k, num_cells=k, num_micro_batches=4, schedule=schedule,
@@ -80,7 +79,7 @@ def check_peaks(name: str, most: float) -> None:
 
 
 @pytest.mark.parametrize(('name', 'most'), [
-    ('Transformer', 1.1), ('gated', 1.05), ('language', 1.07), ('AmoebaNet', 1.25)])
+    ('gated', 1.05), ('language', 1.07), ('AmoebaNet', 1.25)])
 def test_peaks_are_as_forecast(name: str, most: float):
     """The gated parts took 1.08 times as much, and the language model 1.15 times.
 
