@@ -30,6 +30,7 @@ from lingpipe.input.unread_batch import UnreadBatch, can_be_sent, has_end
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.bad_ids import BadIdError
+from lingpipe.pipeline.execution.batch_checks import is_of_spec
 from lingpipe.pipeline.execution.evaluator import Evaluated, Evaluator
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.execution.reading_hosts import check_same_data, reads_on_workers
@@ -62,7 +63,7 @@ class Evaluation:
 class Evaluations:
     """The evaluations of a program on its eval inputs.
 
-    The step of each is traced once, when it is first run.
+    The step of each is traced once for every shape of its mini-batches, when one is first run.
     """
 
     def __init__(self, program: Program, inputs: Mapping[str, Input], problem: Problem,
@@ -91,28 +92,29 @@ class Evaluations:
         """
         source = self.inputs[name]
         with named(_title(name)):
-            if len(source.specs()) > 1:
-                raise ValueError(
-                    f'{type(source).__name__} gives mini-batches of {len(source.specs())} shapes, '
-                    f'but an evaluation takes one; give it one bucket of lengths.')
             check_unread(source, self._program.network.reads().values())
-            evaluator, batches = self._evaluator(name), source.batches()
-            if evaluator.counts_copies and source.num_real_examples(0):
+            specs, batches = source.specs(), source.batches()
+            evaluators = [self._evaluator(source, spec) for spec in specs]
+            if evaluators[0].counts_copies and len(specs) == 1 and source.num_real_examples(0):
                 last = (source.num_batches() or 1) - 1
-                self._evaluator(name, source.num_real_examples(last * source.params.batch_size))
-        first = first_batch(_title(name), source, 0, batches, evaluator.check)
+                size = source.num_real_examples(last * source.params.batch_size)
+                self._evaluator(source, _of_size(specs[0], size))
+        first = first_batch(
+            _title(name), source, 0, batches,
+            lambda batch: self._evaluator(source, _spec_of(source, batch)).check(batch))
         if first is None:
             raise ValueError(f'{_title(name)} has no examples; correct it, or leave it out.')
         if self._is_read_on_workers(source):
             with named(_title(name)):
-                check_same_data(UnreadBatch(source, 0, made=first), evaluator.reading_hosts)
+                check_same_data(UnreadBatch(source, 0, made=first), evaluators[0].reading_hosts)
 
     def check_metric(self, name: str, metric: str, field: str = 'task.best_metric') -> None:
         """Raises ValueError unless an evaluation on the eval input `name` will give `metric`.
 
         Nothing is computed. `field` is the path in Params that names the metric, for the error.
         """
-        names = self._evaluator(name).names_without(metric)
+        source = self.inputs[name]
+        names = self._evaluator(source, source.spec()).names_without(metric)
         if names and metric not in self._problem.derived_metrics(dict.fromkeys(names, 1.)):
             why = self._problem.why_not_measured(metric)
             raise ValueError(f'{field}={metric!r} is not among the metrics of {name}: '
@@ -177,8 +179,12 @@ class Evaluations:
                 for number in range(source.num_batches() or 0))
 
     def _is_read_on_workers(self, source: Input) -> bool:
-        """Whether workers make the mini-batches of an eval input: they do if they can."""
-        return reads_on_workers(self._program.plan) and can_be_sent(source) and has_end(source)
+        """Whether workers make the mini-batches of an eval input: they do if they can.
+
+        If they have several shapes, this process makes them, since it has to know which comes.
+        """
+        return (reads_on_workers(self._program.plan) and can_be_sent(source) and has_end(source)
+                and len(source.specs()) == 1)
 
     def _steps(self, name: str, evaluator: Evaluator,
                batches: Mapping[int, Batch]) -> list[Evaluated]:
@@ -202,13 +208,9 @@ class Evaluations:
                 check(position)
         return evaluated
 
-    def _evaluator(self, name: str, size: int | None = None) -> Evaluator:
-        """Returns the evaluator for mini-batches of `size` examples; default: whole ones."""
-        source = self.inputs[name]
-        review, spec = self._review(source), source.spec()
-        if size is not None:
-            spec = nested.map_leaves(
-                lambda one: tf.TensorSpec([size, *one.shape[1:]], one.dtype), spec)
+    def _evaluator(self, source: Input, spec: dict[str, Nested]) -> Evaluator:
+        """Returns the evaluator for mini-batches of a spec of an eval input."""
+        review = self._review(source)
         fetch = review.fetch if review else ()
         key = (tuple(nested.flatten(spec)), tuple(fetch))
         if key not in self._evaluators:
@@ -223,16 +225,18 @@ class Evaluations:
         """Returns the evaluator for the mini-batch at a position, and the examples that it takes.
 
         Usually it takes all of them: the copies that fill up the last mini-batch have weight 0, so
-        they change nothing, and one traced step serves all mini-batches. If a layer counts copies
-        despite their weight, they are cut off.
+        they change nothing, and one traced step serves all mini-batches of a shape. If a layer
+        counts copies despite their weight, they are cut off.
         """
-        evaluator, source = self._evaluator(name), self.inputs[name]
+        source = self.inputs[name]
+        spec = _spec_of(source, batch)
+        evaluator = self._evaluator(source, spec)
         if not evaluator.counts_copies:
             return evaluator, batch
         size = source.num_real_examples(position)
-        if size == source.params.batch_size:
+        if size == nested.leaves(spec)[0].shape[0]:
             return evaluator, batch
-        return self._evaluator(name, size), nested.map_leaves(
+        return self._evaluator(source, _of_size(spec, size)), nested.map_leaves(
             lambda tensor: tensor[:size], dict(batch))
 
     def write(self, name: str, step: int, evaluation: Evaluation, summaries: Summaries,
@@ -271,6 +275,21 @@ class Evaluations:
 def _title(name: str) -> str:
     """What errors call an input."""
     return name if name == GIVEN else f'eval_inputs.{name}'
+
+
+def _spec_of(source: Input, batch: Batch) -> dict[str, Nested]:
+    """Returns the spec of a mini-batch of an input; the first of several if none is its own."""
+    specs = source.specs()
+    if len(specs) == 1:   # An UnreadBatch has no values to look at.
+        return specs[0]
+    return next((spec for spec in specs if is_of_spec(batch, spec)), specs[0])
+
+
+def _of_size(spec: dict[str, Nested], size: int) -> dict[str, Nested]:
+    """Returns the spec of mini-batches that are alike but for their number of examples."""
+    sized: dict[str, Nested] = nested.map_leaves(
+        lambda one: tf.TensorSpec([size, *one.shape[1:]], one.dtype), spec)
+    return sized
 
 
 def mean(pairs: list[tuple[float, float]]) -> float:

@@ -67,12 +67,16 @@ class Predictions:
         """Returns the outputs of all examples of an eval input, in its order.
 
         Raises:
-          ValueError: there is no such input, or it has no examples.
+          ValueError: there is no such input, it has no examples, or they are of several shapes.
         """
         inputs = self._experiment.eval_inputs
         if name not in inputs:
             raise ValueError(f'there is no eval input {name!r}; there are '
                              f'{", ".join(sorted(inputs)) or "none"}.')
+        if (number := len(inputs[name].specs())) > 1:
+            raise ValueError(
+                f'eval_inputs.{name} gives mini-batches of {number} shapes, but the outputs of all '
+                'examples are one array; give it one bucket of lengths.')
         return self._of_batches(
             _real_examples(inputs[name]), self.predictor(outputs, name), f'eval_inputs.{name}')
 

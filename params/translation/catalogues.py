@@ -43,7 +43,7 @@ def experiment(network: Transformer.Params, directory: str, bucket_lengths: tupl
     train_input = TranslationInput.Params(
         directory=directory, batch_size=32, bucket_lengths=bucket_lengths, temperature=5.)
     test_input = TranslationInput.Params(
-        directory=directory, batch_size=32, split='test', bucket_lengths=bucket_lengths[-1:],
+        directory=directory, batch_size=32, split='test', bucket_lengths=bucket_lengths,
         overlong='cut', shuffle=False, num_epochs=1, examples_per_language=20)
     return Experiment.Params(
         task=translator(network, learner),

@@ -43,7 +43,7 @@ def experiment(network: Transformer.Params, num_cells: int) -> Experiment.Params
     train_input = TranslationInput.Params(
         directory=DIRECTORY, batch_size=BATCH_SIZE, bucket_lengths=(32, 64, 128), temperature=5.)
     test_input = TranslationInput.Params(
-        directory=DIRECTORY, split='test', batch_size=BATCH_SIZE, bucket_lengths=(128,),
+        directory=DIRECTORY, split='test', batch_size=BATCH_SIZE, bucket_lengths=(32, 64, 128),
         overlong='cut', shuffle=False, num_epochs=1)
     return Experiment.Params(
         task=translator(network, translation_learner(model_dim=1024)),

@@ -15,6 +15,7 @@ from lingpipe.tasks.translation.corpus.vocabulary import END, UNKNOWN
 from lingpipe.tasks.translation.inputs import TranslationInput
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
+from lingpipe.training.evaluation import Evaluations
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.saved_state import SavedState
@@ -170,6 +171,19 @@ def test_training_begins_by_checking_its_input(corpus, tmp_path, logdir):
     state = SavedState(checkpointer, program, experiment_of(task, corpus), print)
     with pytest.raises(ValueError, match=r'has 500 ids, but task\.model\.vocab_size=501'):
         state.restore(str(tmp_path))
+
+
+def test_an_evaluation_in_buckets_has_the_metrics_of_one_long_bucket(corpus):
+    task, program = made(num_cells=1)
+    metrics = {}
+    for buckets in ((32,), (16, 32)):
+        source = TranslationInput.Params(
+            directory=corpus.folder, split='test', batch_size=4, bucket_lengths=buckets,
+            shuffle=False, num_epochs=1).instantiate()
+        evaluations = Evaluations(program, {'test': source}, task, '')
+        evaluations.check('test')
+        metrics[buckets] = evaluations.run('test').metrics
+    assert metrics[16, 32] == pytest.approx(metrics[32,], rel=1e-5)
 
 
 def test_tables_are_not_taken_from_a_run_with_another_vocabulary(corpus, tmp_path):
