@@ -12,14 +12,18 @@ papers fill up the experts over the whole batch, and all first choices before se
 later tokens push out earlier ones.) Nothing is random; of equal choices, that of the lower number
 comes first.
 
+Without a capacity, an expert takes all tokens that choose it, as in the models that transformers
+computes, and a token depends on no other one. The tokens of the micro-batch are then sorted by
+their experts (expert_blocks.py), and the time depends a little on the choices.
+
 Without a second loss, a few experts would get everything. The auxiliary loss of a sequence,
 
     balance * E * sum over experts of (share of the choices) * (mean probability),
 
 is smallest when all get as much (Switch Transformer, section 2.2). It counts once for each of the
 sequence's tokens, in training only. An evaluation has two metrics instead: `left_out`, the share of
-choices that exceed the capacity, and `busiest`, the load of a sequence's busiest expert as a
-multiple of the mean load.
+choices that exceed the capacity, if there is one, and `busiest`, the load of a sequence's busiest
+expert as a multiple of the mean load.
 
 Shapes: b micro-batch, T time, D model, F hidden units of an expert, E experts, C capacity.
 """
@@ -33,6 +37,7 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
+from lingpipe.layers.expert_blocks import ExpertBlocks, block_shape
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim, dims
 from lingpipe.layers.shards import glorot_uniform
@@ -44,7 +49,7 @@ from lingpipe.layers.weighting import check_weight, weight_by_row
 class MixtureOfExperts(Layer):
     """The sum of k of E feed-forward parts, each times the router's probability of it.
 
-    x [b, T, D] -> [b, T, D]. If k is more than 1, the k probabilities are divided by their sum.
+    x [b, T, D] -> [b, T, D].
     """
 
     is_traced_once = True
@@ -58,7 +63,10 @@ class MixtureOfExperts(Layer):
         num_experts: int = field(REQUIRED, 'E, the number of experts.', least=1)
         num_chosen: int = field(1, 'k, the experts of a token.', least=1)
         capacity_factor: float = field(1.25, 'An expert takes so many times the tokens that it '
-                                             'would get if all got as many.', least=0.01)
+                                             'would get if all got as many; 0: all that choose it.',
+                                       least=0)
+        normalises_gates: bool = field(True, 'Whether the k probabilities are divided by their '
+                                             'sum, if k is more than 1.')
         balance: float = field(0.01, 'Factor on the auxiliary loss, which balances the experts.',
                                least=0)
 
@@ -96,25 +104,33 @@ class MixtureOfExperts(Layer):
             self._emit_load(ctx, choices, weight)
         elif self.params.balance:
             self._emit_balance(ctx, probabilities, choices, weight)
+        if not self.params.capacity_factor:
+            return self._mixed_in_blocks(theta, x, gates, choices)
         return self._mixed(theta, x, gates, choices, self.capacity(x.shape[1]))
 
     def capacity(self, t: int) -> int:
-        """C for sequences of T tokens, at most T."""
+        """C for sequences of T tokens, at most T, if there is a capacity."""
         p = self.params
         exact = p.num_chosen * t * p.capacity_factor / p.num_experts
         return min(t, math.ceil(round(exact, 6)))   # 90 * 1.1 / 3 is 33.00000000000001
 
     def cost(self, x: tf.TensorSpec, weight: tf.TensorSpec | None = None) -> Cost:
-        """The router, the experts at full capacity, the weighted sum, and the auxiliary loss."""
+        """The router, the experts at full capacity, the weighted sum, and the auxiliary loss.
+
+        Without a capacity, all blocks count that the tokens may need.
+        """
         p = self.params
         self._check(x, weight)
         b, t, dim = static_shape(x, self.path, 'x')
-        rows, slots = b * t, b * p.num_experts * self.capacity(t)
+        rows = b * t
+        slots = (b * p.num_experts * self.capacity(t) if p.capacity_factor else
+                 math.prod(block_shape(rows * p.num_chosen, p.num_experts)))
         # The product, the softmax, the search for the k largest; for k > 1, a sum and a quotient.
         flops = rows * p.num_experts * (2. * dim + 6)
-        flops += 2. * rows * p.num_chosen * (p.num_chosen > 1)
+        flops += 2. * rows * p.num_chosen * self._normalises
         flops += 6. * slots * dim * p.hidden_dim + gate_flops(slots * p.hidden_dim)
-        flops += rows * p.num_chosen * (1. + 2 * dim)  # Select a gate; the product, the sum.
+        # Select a gate; the product, the sum.
+        flops += rows * p.num_chosen * ((p.capacity_factor > 0) + 2. * dim)
         if p.balance:
             # The mean probability; the share, the product and the sum; sums over the sequences.
             flops += rows * p.num_experts + 4 * b * p.num_experts + 2 * b + rows
@@ -126,7 +142,7 @@ class MixtureOfExperts(Layer):
         n, k = dims(x)[:2]
         tokens = tf.reshape(x, [1, n * k, self.params.input_dim])
         gates, choices = self._chosen(self._probabilities(theta, tokens))
-        return tf.reshape(self._mixed(theta, tokens, gates, choices, n * k), dims(x)), past
+        return tf.reshape(self._mixed_in_blocks(theta, tokens, gates, choices), dims(x)), past
 
     def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
                 x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
@@ -134,6 +150,10 @@ class MixtureOfExperts(Layer):
         return self.decode(theta, ctx, kept, past, x)
 
     # Parts.
+
+    @property
+    def _normalises(self) -> bool:
+        return self.params.normalises_gates and self.params.num_chosen > 1
 
     def _probabilities(self, theta: NestedMap, x: tf.Tensor) -> tf.Tensor:
         """What the router gives each expert, float32 [b, T, E]."""
@@ -145,12 +165,24 @@ class MixtureOfExperts(Layer):
     def _chosen(self, probabilities: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The factors float32 and the experts int32 of each token, both [b, T, k]."""
         gates, choices = tf.math.top_k(probabilities, self.params.num_chosen)
-        if self.params.num_chosen > 1:
+        if self._normalises:
             gates = gates / tf.reduce_sum(gates, -1, keepdims=True)
         return gates, choices
 
+    def _mixed_in_blocks(self, theta: NestedMap, x: tf.Tensor, gates: tf.Tensor,
+                         choices: tf.Tensor) -> tf.Tensor:
+        """Does what `_mixed` does with room for every token in every expert."""
+        p = self.params
+        blocks = ExpertBlocks.of(tf.reshape(choices, [-1]), p.num_experts)
+        copies = tf.repeat(tf.reshape(x, [-1, p.input_dim]), p.num_chosen, 0)  # [b T k, D]
+        sent = blocks.filled(copies)
+        hidden = gated(blocks.product(sent, tf.cast(theta.w_gate, x.dtype)),
+                       blocks.product(sent, tf.cast(theta.w_up, x.dtype)))
+        given = blocks.product(hidden, tf.cast(theta.w_down, x.dtype))
+        return _weighted(blocks.emptied(given), gates, dims(x))
+
     def _mixed(self, theta: NestedMap, x: tf.Tensor, gates: tf.Tensor, choices: tf.Tensor,
-               capacity: int | tf.Tensor) -> tf.Tensor:
+               capacity: int) -> tf.Tensor:
         """Sends tokens to experts and adds up what they give; x [b, T, D] -> [b, T, D]."""
         p = self.params
         b, t, dim = dims(x)
@@ -167,11 +199,9 @@ class MixtureOfExperts(Layer):
         given = tf.pad(tf.reshape(given, [b, num_slots, dim]), [[0, 0], [0, 1], [0, 0]])
         fetched = tf.gather(tf.reshape(given, [-1, dim]), rows[:, 0])  # [b T k, D]
         gates = tf.where(is_taken, tf.reshape(gates, [b, t * p.num_chosen]), 0.)
-        weighted = fetched * tf.cast(tf.reshape(gates, [-1, 1]), x.dtype)
-        return tf.reduce_sum(tf.reshape(weighted, [b, t, p.num_chosen, dim]), 2)
+        return _weighted(fetched, tf.reshape(gates, [b, t, p.num_chosen]), [b, t, dim])
 
-    def _slots(self, choices: tf.Tensor, capacity: int | tf.Tensor) -> tuple[
-            tf.Tensor, tf.Tensor]:
+    def _slots(self, choices: tf.Tensor, capacity: int) -> tuple[tf.Tensor, tf.Tensor]:
         """The place of each choice among all experts' places, and whether there is one, [b, T k].
 
         A choice for which there is none has the place E C.
@@ -213,10 +243,11 @@ class MixtureOfExperts(Layer):
         by_token = ones if weight is None else weight_by_row(weight, ones, self.path)  # [b, T]
         of_sequence, total = tf.reduce_sum(by_token, 1), tf.reduce_sum(by_token)
 
-        _, is_taken = self._slots(choices, self.capacity(choices.shape[1]))
-        is_left_out = tf.cast(~tf.reshape(is_taken, dims(choices)), tf.float32)
-        left_out = tf.reduce_sum(tf.reduce_mean(is_left_out, 2) * by_token)
-        ctx.emit_metric(self.path, 'left_out', left_out, total)
+        if self.params.capacity_factor:
+            _, is_taken = self._slots(choices, self.capacity(choices.shape[1]))
+            is_left_out = tf.cast(~tf.reshape(is_taken, dims(choices)), tf.float32)
+            left_out = tf.reduce_sum(tf.reduce_mean(is_left_out, 2) * by_token)
+            ctx.emit_metric(self.path, 'left_out', left_out, total)
 
         busiest = self.params.num_experts * tf.reduce_max(self._share(choices), 1)  # [b]
         ctx.emit_metric(self.path, 'busiest', tf.reduce_sum(busiest * of_sequence), total)
@@ -237,3 +268,16 @@ class MixtureOfExperts(Layer):
                              'give sequences of one length.')
         if weight is not None:
             check_weight(weight, x.shape[:2], self.path)
+
+
+def _weighted(given: tf.Tensor, gates: tf.Tensor, shape: list[int | tf.Tensor]) -> tf.Tensor:
+    """The sum over the experts of a token of what they give times their gates.
+
+    Args:
+      given: [b T k, D].
+      gates: float32 [b, T, k].
+      shape: [b, T, D].
+    """
+    weighted = given * tf.cast(tf.reshape(gates, [-1, 1]), given.dtype)
+    b, t, dim = shape
+    return tf.reduce_sum(tf.reshape(weighted, [b, t, gates.shape[2], dim]), 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from lingpipe.layers import MixtureOfExperts
@@ -20,7 +21,8 @@ def made(**fields: Any) -> tuple[Any, Any, np.ndarray]:
     return layer, theta, np.random.default_rng(0).normal(size=[B, T, D]).astype(np.float32)
 
 
-def token_by_token(theta: Any, x: np.ndarray, k: int, capacity: int) -> np.ndarray:
+def token_by_token(theta: Any, x: np.ndarray, k: int, capacity: int,
+                   normalises_gates: bool = True) -> np.ndarray:
     w = {name: value.numpy().astype(np.float64) for name, value in theta.items()}
     y = np.zeros([B, T, D])
     for i in range(B):
@@ -29,7 +31,7 @@ def token_by_token(theta: Any, x: np.ndarray, k: int, capacity: int) -> np.ndarr
             scores = np.exp(x[i, t] @ w['router'])
             probabilities = scores / scores.sum()
             chosen = np.argsort(-probabilities, kind='stable')[:k]
-            total = probabilities[chosen].sum() if k > 1 else 1.
+            total = probabilities[chosen].sum() if k > 1 and normalises_gates else 1.
             for e in chosen:
                 if room[e]:
                     gate = x[i, t] @ w['w_gate'][e]
@@ -50,6 +52,13 @@ def test_each_token_gets_its_experts_until_these_are_full() -> None:
         assert layer.capacity(T) == capacity
         np.testing.assert_allclose(layer.fprop(theta, Context(), tf.constant(x)),
                                    token_by_token(theta, x, k, capacity), atol=1e-5)
+
+
+def test_without_a_capacity_each_token_gets_all_its_experts() -> None:
+    for fields in {}, {'normalises_gates': False}:
+        layer, theta, x = made(num_chosen=2, capacity_factor=0., **fields)
+        np.testing.assert_allclose(layer.fprop(theta, Context(), tf.constant(x)),
+                                   token_by_token(theta, x, 2, T, **fields), atol=1e-5)
 
 
 def test_later_tokens_change_nothing_though_experts_are_full() -> None:
@@ -80,9 +89,11 @@ def test_the_auxiliary_loss_counts_each_sequence_by_its_tokens() -> None:
         assert losses == ({} if expected is None else {'balance': expected})
 
 
-def test_an_evaluation_says_how_even_the_load_is() -> None:
-    """All tokens choose expert 0, which has room for 2 of the 6."""
-    layer, theta, x = made(capacity_factor=1.)
+@pytest.mark.parametrize('capacity_factor, left_out', [(1., {'left_out': (4, 8)}), (0., {})])
+def test_an_evaluation_says_how_even_the_load_is(
+        capacity_factor: float, left_out: dict[str, Any]) -> None:
+    """All tokens choose expert 0, which has room for 2 of the 6, or for all."""
+    layer, theta, x = made(capacity_factor=capacity_factor)
     theta.router = tf.zeros([D, E])
     weight = np.ones([B, T], np.float32)
     weight[1, 2:] = 0
@@ -90,4 +101,4 @@ def test_an_evaluation_says_how_even_the_load_is() -> None:
     layer.fprop(theta, ctx, tf.constant(x), tf.constant(weight))
     metrics = {name: (float(value), float(total))
                for (_, name), (value, total) in ctx.emissions.metrics.items()}
-    assert metrics == {'left_out': (4, 8), 'busiest': (3 * 8, 8)}
+    assert metrics == {**left_out, 'busiest': (3 * 8, 8)}
