@@ -65,8 +65,10 @@ class GroupedQueryAttention(Adaptable):
                                'w - 1 before it; 0: itself and all before it.', least=0)
         normalises_heads: bool = field(False, 'Whether each head of queries and of keys is '
                                               'normalised (RMSNorm) before it is rotated.')
-        epsilon: float = field(1e-6, 'Added to the mean of squares of a head, if it is normalised.',
-                               least=0)
+        normalises_projections: bool = field(
+            False, 'Whether the queries of all heads together are normalised before they are '
+                   'rotated, and so the keys.')
+        epsilon: float = field(1e-6, 'Added to the mean of squares of what is normalised.', least=0)
         block_size: int = field(256, 'Positions of a block of queries or keys; the scores of one '
                                      'block exist at a time.', least=1)
         kernel_initializer: str = field('glorot_uniform', 'Name of the Keras initializer of the '
@@ -83,6 +85,9 @@ class GroupedQueryAttention(Adaptable):
                 raise ValueError(f'num_groups={self.num_groups} does not divide '
                                  f'num_heads={self.num_heads}, but every group has as many heads; '
                                  'choose one that does.')
+            if self.normalises_heads and self.normalises_projections:
+                raise ValueError('normalises_heads and normalises_projections are both True, but '
+                                 'queries and keys are normalised once; choose one.')
             head_dim = self.head_dim or self.input_dim // self.num_heads
             if self.is_rotary and head_dim % 2:
                 raise ValueError(f'a head has {head_dim} channels, but rotary positions turn '
@@ -111,6 +116,9 @@ class GroupedQueryAttention(Adaptable):
         if p.normalises_heads:
             self.add_weight('q_scale', [self.head_dim], 'ones')
             self.add_weight('k_scale', [self.head_dim], 'ones')
+        if p.normalises_projections:
+            self.add_weight('q_scale', [self.width], 'ones')
+            self.add_weight('k_scale', [self.group_width], 'ones')
 
     def reads_if_there(self) -> dict[str, str]:
         """Positions are read only to rotate by them."""
@@ -165,6 +173,8 @@ class GroupedQueryAttention(Adaptable):
                                     t * (1 if positions is None else b) * self.head_dim // 2)
         if p.normalises_heads:
             flops += rms_norm_flops(b * t * (p.num_heads + self.num_groups), self.head_dim)
+        if p.normalises_projections:
+            flops += rms_norm_flops(b * t, self.width) + rms_norm_flops(b * t, self.group_width)
         return Cost(flops, self.num_weights, as_spec(x))
 
     # Decoding: x [n, k, D], one position of k hypotheses of each of n sentences.
@@ -249,14 +259,14 @@ class GroupedQueryAttention(Adaptable):
         """Queries [rows, H h], scaled, keys and values [rows, G h]."""
         q = self.project(theta, ctx, x, 'wq', 'bq')
         k = self.project(theta, ctx, x, 'wk', 'bk')
-        if self.params.normalises_heads:
+        if self.params.normalises_heads or self.params.normalises_projections:
             q, k = self._normalised(q, theta.q_scale), self._normalised(k, theta.k_scale)
         return q * self.head_dim ** -0.5, k, self.project(theta, ctx, x, 'wv', 'bv')
 
     def _normalised(self, rows: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        """Every head of [rows, H h] divided by its size."""
-        heads = tf.reshape(rows, [-1, self.head_dim])
-        return tf.reshape(rms_norm(heads, scale, self.params.epsilon), dims(rows))
+        """Every head of [rows, H h], or all of a row, divided by its size."""
+        vectors = tf.reshape(rows, [-1, scale.shape[0]])
+        return tf.reshape(rms_norm(vectors, scale, self.params.epsilon), dims(rows))
 
     def _turning(self, places: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
         """What rotates heads [..., h] by their places, which broadcast to [...]."""

@@ -88,6 +88,9 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'GroupedQueryAttention with all biases and normalised heads': (
         layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, num_groups=1, biases='all',
                                             normalises_heads=True), SEQUENCE),
+    'GroupedQueryAttention with normalised projections': (
+        layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, num_groups=1,
+                                            normalises_projections=True), SEQUENCE),
     'GroupedQueryAttention without rotations': (
         layers.GroupedQueryAttention.Params(input_dim=9, num_heads=3, biases='all',
                                             is_rotary=False),
@@ -116,6 +119,10 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'MixtureOfExperts, two chosen': (
         layers.MixtureOfExperts.Params(input_dim=8, hidden_dim=6, num_experts=3, num_chosen=2),
         SEQUENCE),
+    'MixtureOfExperts without a capacity': (
+        layers.MixtureOfExperts.Params(input_dim=8, hidden_dim=6, num_experts=3, num_chosen=2,
+                                       capacity_factor=0., normalises_gates=False),
+        SEQUENCE | {'weight': ((2, 5), 'mask')}),
     'PreNorm': (
         layers.PreNorm.Params(dim=8, body=layers.GroupedQueryAttention.Params(input_dim=8,
                                                                               num_heads=2)),
