@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lingpipe.checkpoint.hugging_face_names import (
+    Place,
+    expert_of,
     is_constant,
     pieces_of,
     tensor_of,
@@ -74,11 +76,13 @@ class _Piece(NamedTuple):
     """Where a weight is in the files.
 
     Attributes:
-      tensor: its name there.
-      part, num_parts: which of the parts of its last axis.
-      is_transposed: whether its two axes are in the other order there.
+      tensors: their names there: one, or one for each expert, in their order.
+      is_stacked: whether each expert has its own.
+      part, num_parts: which of the parts of the last axis that it has here.
+      is_transposed: whether its last two axes are in the other order there.
     """
-    tensor: str
+    tensors: tuple[str, ...]
+    is_stacked: bool
     part: int
     num_parts: int
     is_transposed: bool
@@ -116,18 +120,20 @@ class Folder:
             raise ValueError(f'{path} has tensors that the network has no place for: '
                              f'{_listed(unknown)}; take a folder of a model of the kinds that '
                              'docs/hugging-face.md names.')
-        self._places = {
-            f'{_PREFIX}{place.name}': _Piece(name, i, len(of_pieces), place.is_transposed)
-            for name, of_pieces in places.items() for i, place in enumerate(of_pieces) if place}
+        self._places = _pieces_by_key(path, places)
         self.kinds = {key: self._kind(piece) for key, piece in self._places.items()}
 
     def read(self, key: str) -> np.ndarray:
         """Returns a weight, in the layout of the network."""
         piece = self._places[key]
-        array: np.ndarray = self._files[piece.tensor].get_tensor(piece.tensor)
-        if piece.num_parts > 1:
-            return np.ascontiguousarray(np.split(array, piece.num_parts, -1)[piece.part])
-        return np.ascontiguousarray(array.T) if piece.is_transposed else array
+        if not piece.is_stacked:
+            return self._read_tensor(piece, piece.tensors[0])
+        first = self._read_tensor(piece, piece.tensors[0])
+        stacked = np.empty([len(piece.tensors), *first.shape], first.dtype)
+        stacked[0] = first
+        for i, name in enumerate(piece.tensors[1:], 1):
+            stacked[i] = self._read_tensor(piece, name)
+        return stacked
 
     def check_used(self, missing: Mapping[str, str], used: Iterable[str], spared: Iterable[str]
                    ) -> None:
@@ -139,8 +145,8 @@ class Folder:
           spared: keys of variables that no rule takes; the tensors of these need not be used.
         """
         taken = {*used, *spared}
-        unused = list(dict.fromkeys(piece.tensor for key, piece in self._places.items()
-                                    if key not in taken))
+        unused = list(dict.fromkeys(name for key, piece in self._places.items()
+                                    if key not in taken for name in piece.tensors))
         if not missing and not unused:
             return
         problems = []
@@ -156,17 +162,37 @@ class Folder:
         raise ValueError(f'{self.path} does not fit the network. There are '
                          f'{", and ".join(problems)}; {remedy}.')
 
+    def _read_tensor(self, piece: _Piece, name: str) -> np.ndarray:
+        """What a tensor gives to a weight, in the layout of the network."""
+        array: np.ndarray = self._files[name].get_tensor(name)
+        array = array.swapaxes(-1, -2) if piece.is_transposed else array
+        if piece.num_parts > 1:
+            array = np.split(array, piece.num_parts, -1)[piece.part]
+        return np.ascontiguousarray(array)
+
     def _kind(self, piece: _Piece) -> dict[str, Any]:
+        """Raises ValueError if the experts have several kinds, or as _kind_of_tensor does."""
+        first, *others = ((name, self._kind_of_tensor(piece, name)) for name in piece.tensors)
+        for name, kind in others:
+            if kind != first[1]:
+                raise ValueError(f'{self.path} has {first[0]} of {first[1]} and {name} of {kind}, '
+                                 'but all experts have tensors of one kind; copy the folder again.')
+        return ({**first[1], 'shape': [len(piece.tensors), *first[1]['shape']]}
+                if piece.is_stacked else first[1])
+
+    def _kind_of_tensor(self, piece: _Piece, name: str) -> dict[str, Any]:
         """Raises ValueError if a tensor is of no kind of numbers that is read here."""
-        described = self._files[piece.tensor].get_slice(piece.tensor)
+        described = self._files[name].get_slice(name)
         dtype, shape = described.get_dtype(), list(described.get_shape())
         if dtype not in DTYPES:
-            raise ValueError(f'{self.path}: the tensor {piece.tensor} has numbers of the kind '
+            raise ValueError(f'{self.path}: the tensor {name} has numbers of the kind '
                              f'{dtype}, as quantised weights have; take a folder with weights of '
                              f'{", ".join(DTYPES)}.')
+        if piece.is_transposed:
+            shape[-2:] = shape[:-3:-1]
         if shape and shape[-1] % piece.num_parts == 0:
             shape[-1] //= piece.num_parts
-        return {'shape': shape[::-1] if piece.is_transposed else shape, 'dtype': DTYPES[dtype]}
+        return {'shape': shape, 'dtype': DTYPES[dtype]}
 
     def _with_tensor(self, key: str) -> str:
         """The key of a weight, with the name of the tensor that gives it."""
@@ -188,6 +214,33 @@ class Folder:
             raise ValueError(f'{self.path}: {CONFIG} has tie_word_embeddings=true, but {name} is '
                              f'not {original}; {remedy}.')
         del self._files[name]
+
+
+def _pieces_by_key(path: str, places: Mapping[str, list[Place | None]]) -> dict[str, _Piece]:
+    """The pieces by the key of the weight, from the places of the pieces of each tensor.
+
+    Raises:
+      ValueError: a weight has several tensors other than one for each expert, or lacks an expert.
+    """
+    pieces: dict[str, _Piece] = {}
+    names: dict[str, list[str]] = {}   # of the tensors of each weight
+    for name, of_pieces in places.items():
+        for i, place in enumerate(of_pieces):
+            assert place is not None
+            key = f'{_PREFIX}{place.name}'
+            names.setdefault(key, []).append(name)
+            pieces[key] = _Piece((), False, i, len(of_pieces), place.is_transposed)
+    for key, tensors in names.items():
+        by_expert = {expert_of(name): name for name in tensors}
+        is_stacked = by_expert.keys() == set(range(len(tensors)))
+        if not is_stacked and (len(tensors) > 1 or None not in by_expert):
+            raise ValueError(f'{path} has for one weight, {key.removeprefix(_PREFIX)}, the tensors '
+                             f'{_listed(sorted(tensors))}, which are not one for each expert, '
+                             'counted from 0; copy the folder again.')
+        pieces[key] = pieces[key]._replace(
+            tensors=tuple(by_expert[i] for i in range(len(tensors))) if is_stacked
+            else tuple(tensors), is_stacked=is_stacked)
+    return pieces
 
 
 def _files_by_tensor(folder: str) -> dict[str, Any]:

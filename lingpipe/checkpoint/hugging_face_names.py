@@ -1,9 +1,11 @@
 """Hugging Face names: tensors of its models, by the paths of weights in a network of lingpipe.
 
-    model_type           tensor                                            path
-    llama and its kin    model.layers.0.self_attn.q_proj.weight            attention_0/body/wq
-    gpt2                 transformer.h.0.attn.c_attn.q.weight              attention_0/body/wq
-    m2m_100              model.encoder.layers.0.self_attn.q_proj.weight    encoder_0/attention/wq
+    model_type           tensor                                              path
+    llama and its kin    model.layers.0.self_attn.q_proj.weight              attention_0/body/wq
+    qwen3_moe, olmoe     model.layers.0.mlp.experts.3.up_proj.weight         ffn_0/body/w_up
+    mixtral              model.layers.0.block_sparse_moe.experts.3.w3.weight ffn_0/body/w_up
+    gpt2                 transformer.h.0.attn.c_attn.q.weight                attention_0/body/wq
+    m2m_100              model.encoder.layers.0.self_attn.q_proj.weight      encoder_0/attention/wq
 
 The paths are those below a LanguageModel (tasks/text) or, of m2m_100, a Transformer
 (tasks/translation). Hugging Face keeps the kernels of projections transposed. Channels of heads
@@ -12,6 +14,11 @@ need no other order, since both rotate halves (layers/rotary.py).
 GPT-2 has them as they are here, but q, k and v side by side in one tensor, c_attn. Its pieces have
 names of their own here, as h.0.attn.c_attn.q.weight. In a folder that GPT2Model wrote, and not
 GPT2LMHeadModel, the names lack their first word, `transformer`.
+
+Of a mixture, each expert has tensors of its own, and all experts one weight [E, ...], whose name
+there has a * in place of the number: model.layers.0.mlp.experts.*.up_proj.weight. transformers 5
+also writes one tensor of all experts, with w_gate and w_up side by side (save_pretrained with
+save_original_format=False), whose pieces have names of their own here, too.
 """
 from __future__ import annotations
 
@@ -45,9 +52,24 @@ _PATHS = {
 _KERNELS = {
     **{f'model.layers.{{i}}.self_attn.{c}_proj.weight': f'attention_{{i}}/body/w{c}'
        for c in 'qkvo'},
-    **{f'model.layers.{{i}}.mlp.{c}_proj.weight': f'ffn_{{i}}/body/w_{c}'
-       for c in ('gate', 'up', 'down')},
     'lm_head.weight': 'softmax/w',
+}
+_FEED_FORWARD = {f'model.layers.{{i}}.mlp.{c}_proj.weight': f'ffn_{{i}}/body/w_{c}'
+                 for c in ('gate', 'up', 'down')}
+_EXPERTS = {
+    'model.layers.{i}.mlp.gate.weight': 'ffn_{i}/body/router',
+    **{f'model.layers.{{i}}.mlp.experts.*.{c}_proj.weight': f'ffn_{{i}}/body/w_{c}'
+       for c in ('gate', 'up', 'down')},
+}
+_EXPERTS_OF_MIXTRAL = {
+    'model.layers.{i}.block_sparse_moe.gate.weight': 'ffn_{i}/body/router',
+    **{f'model.layers.{{i}}.block_sparse_moe.experts.*.{name}.weight': f'ffn_{{i}}/body/w_{c}'
+       for name, c in {'w1': 'gate', 'w3': 'up', 'w2': 'down'}.items()},
+}
+_FUSED_EXPERTS = {
+    **{f'model.layers.{{i}}.mlp.experts.gate_up_proj.{c}': f'ffn_{{i}}/body/w_{c}'
+       for c in ('gate', 'up')},
+    'model.layers.{i}.mlp.experts.down_proj': 'ffn_{i}/body/w_down',
 }
 _PATHS_OF_GPT2 = {
     'transformer.wte.weight': 'embedding/w',
@@ -93,29 +115,49 @@ _KERNELS_OF_M2M_100 = {
 
 _TABLES_BY_TYPE = {   # model_type -> those that are not transposed, those that are
     'gpt2': (_PATHS_OF_GPT2, _KERNELS),
-    'm2m_100': (_PATHS_OF_M2M_100, _KERNELS_OF_M2M_100)}
-_OF_LLAMA = (_PATHS, _KERNELS)
+    'm2m_100': (_PATHS_OF_M2M_100, _KERNELS_OF_M2M_100),
+    'mixtral': (_PATHS, _KERNELS | _EXPERTS_OF_MIXTRAL),
+    **dict.fromkeys(['qwen3_moe', 'olmoe'], (_PATHS, _KERNELS | _EXPERTS))}
+_OF_LLAMA = (_PATHS, _KERNELS | _FEED_FORWARD)
 
 # Old files have these, which config.json says: speeds of rotations, the causal mask, and sinusoids.
 _IS_CONSTANT = re.compile(r'.*\.rotary_emb\.inv_freq|(.*\.)?h\.\d+\.attn\.(masked_)?bias'
                           r'|model\.(en|de)coder\.embed_positions\.weights')
+_NUMBER = re.compile(r'(?<=\.experts\.)(0|[1-9][0-9]*)(?=\.)')
 
 
 def weight_of(tensor: str) -> Place | None:
     """The path of a weight here, by the name of the tensor; None: there is none."""
-    return _place(tensor, _PATHS | _PATHS_OF_GPT2 | _PATHS_OF_M2M_100,
-                  _KERNELS | _KERNELS_OF_M2M_100)
+    return _place(_NUMBER.sub('*', tensor), _PATHS | _PATHS_OF_GPT2 | _PATHS_OF_M2M_100,
+                  _KERNELS | _FEED_FORWARD | _EXPERTS | _EXPERTS_OF_MIXTRAL | _FUSED_EXPERTS
+                  | _KERNELS_OF_M2M_100)
 
 
 def tensor_of(path: str, model_type: str = 'llama') -> Place | None:
-    """The name of a tensor, by the path of the weight here; None: there is none."""
+    """The name of a tensor, by the path of the weight here; None: there is none.
+
+    It has a * if each expert has such a tensor (of_expert).
+    """
     plain, transposed = _TABLES_BY_TYPE.get(model_type, _OF_LLAMA)
     return _place(path, {ours: theirs for theirs, ours in plain.items()},
                   {ours: theirs for theirs, ours in transposed.items()})
 
 
+def expert_of(tensor: str) -> int | None:
+    """The number of the expert that a tensor belongs to; None: it belongs to none, or to all."""
+    match = _NUMBER.search(tensor)
+    return int(match[0]) if match else None
+
+
+def of_expert(name: str, expert: int) -> str:
+    """The name of the tensor of one expert, by that which has a * in place of its number."""
+    return name.replace('*', str(expert))
+
+
 def pieces_of(tensor: str, model_type: str) -> list[str]:
     """The names of what stands side by side in a tensor of a file, each of which is one weight."""
+    if tensor.endswith('.experts.gate_up_proj'):
+        return [f'{tensor}.{c}' for c in ('gate', 'up')]
     if model_type != 'gpt2':
         return [tensor]
     has_root = tensor.startswith(('transformer.', 'lm_head.'))

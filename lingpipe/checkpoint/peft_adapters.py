@@ -195,7 +195,8 @@ class PeftAdapters:
         pieces = hugging_face_names.pieces_of(
             weight, 'gpt2' if re.match(r'(transformer\.)?h\.', weight) else 'llama')
         places = [hugging_face_names.weight_of(piece) for piece in pieces]
-        paths = [place.name for place in places if place and _PROJECTION.fullmatch(place.name)]
+        paths = [place.name for place in places if place and _PROJECTION.fullmatch(place.name)
+                 and hugging_face_names.expert_of(weight) is None]
         if match is None or len(paths) < len(pieces):
             raise ValueError(f'{self.path}: {FILE} has {tensor}, but only the projections of '
                              'attention and feed-forward layers can have adapters, which '

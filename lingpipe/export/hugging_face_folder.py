@@ -9,6 +9,7 @@ changes at a usual rate is often less than bfloat16 can tell apart.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Mapping
@@ -172,8 +173,23 @@ def _tensors(path: str, model_type: str, weights: Mapping[str, tf.Tensor | Compu
         if place is None:
             raise ValueError(f'the weight {name} has no name in the models of Hugging Face; use '
                              'saved_model, npz, safetensors or onnx.')
-        pieces[place.name], is_transposed[place.name] = weight, place.is_transposed
+        for one, value in _by_expert(place.name, weight).items():
+            pieces[one], is_transposed[one] = value, place.is_transposed
     return {name: StoredWeight(name, tuple(pieces[one] for one in names), is_transposed[names[0]],
                                dtype)
             for name in dict.fromkeys(map(hugging_face_names.whole_of, pieces))
             for names in [hugging_face_names.pieces_of(name, model_type)]}
+
+
+def _by_expert(name: str, weight: tf.Tensor | Computed) -> dict[str, tf.Tensor | Computed]:
+    """A weight by the name of its tensor, or what it has of each expert by the names of theirs."""
+    if '*' not in name:
+        return {name: weight}
+    return {hugging_face_names.of_expert(name, i): Computed(
+                weight.shape[1:], functools.partial(_of_expert, weight, i))
+            for i in range(weight.shape[0])}
+
+
+def _of_expert(weight: tf.Tensor, expert: int) -> np.ndarray:
+    array: np.ndarray = weight[expert].numpy()
+    return array

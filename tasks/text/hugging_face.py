@@ -10,6 +10,7 @@ from lingpipe.checkpoint.peft_adapters import PeftAdapters
 from lingpipe.hyperparams import Params
 from lingpipe.layers.low_rank import Adapters
 from lingpipe.tasks.text.hugging_face_config import dropout_of, fields_of
+from lingpipe.tasks.text.hugging_face_experts import balance_of
 from lingpipe.tasks.text.hugging_face_values import check_described, read_fields, warn_of_rates
 from lingpipe.tasks.text.language_model import LanguageModel
 
@@ -31,7 +32,8 @@ def language_model(folder: str | os.PathLike[str], **fields: Any) -> LanguageMod
     path = os.fspath(folder)
     config, known = read_fields(path, fields_of)
     warn_of_rates(path, 'dropout', dropout_of(config))
-    params: dict[str, Any] = {'name': 'model', 'has_bytes': False, **known, **fields}
+    params: dict[str, Any] = {'name': 'model', 'has_bytes': False, **known, **balance_of(config),
+                              **fields}
     return LanguageModel.Params(**params)
 
 

@@ -12,6 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from lingpipe.layers.rotary import RotaryScaling
+from lingpipe.tasks.text.hugging_face_experts import (
+    MODELS,
+    NO_EXPERTS,
+    SUPPORTED,
+    config_of_experts,
+    experts_of,
+)
 from lingpipe.tasks.text.hugging_face_values import (
     Config,
     check_expressed,
@@ -28,11 +35,17 @@ from lingpipe.tasks.text.hugging_face_windows import config_of_windows, windows_
 # The fields of LanguageModel.Params that a config.json determines.
 FIELDS = ('family', 'num_positions', 'vocab_size', 'num_layers', 'model_dim', 'hidden_dim',
           'num_heads', 'num_groups', 'head_dim', 'rotary_base', 'rotary_scaling', 'biases',
-          'normalises_heads', 'epsilon', 'is_tied', 'is_scaled', 'window', 'full_layers')
+          'normalises_heads', 'normalises_projections', 'epsilon', 'is_tied', 'is_scaled', 'window',
+          'full_layers', *NO_EXPERTS)
 
 _CLASSES = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM',
             'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM',
-            'gpt2': 'GPT2LMHeadModel'}
+            'mixtral': 'MixtralForCausalLM', 'qwen3_moe': 'Qwen3MoeForCausalLM',
+            'olmoe': 'OlmoeForCausalLM', 'gpt2': 'GPT2LMHeadModel'}
+
+# Defaults of transformers that are others than those of llama.
+_EPSILONS = {'mixtral': 1e-5, 'olmoe': 1e-5}
+_BASES = {'mixtral': 1e6}   # of the rotations
 
 # Field -> the values with which it is as if it were not there; a field may be missing.
 _SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -41,6 +54,7 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
     'mlp_bias': (False, None),
     'partial_rotary_factor': (1, None),
     'quantization_config': (None,),
+    **SUPPORTED,
 }
 
 # The same for gpt2.
@@ -68,6 +82,10 @@ def fields_of(config: Config) -> dict[str, Any]:
     if kind == 'm2m_100':
         raise ValueError("config.json has model_type='m2m_100', which translates; make its network "
                          'by translation_model of lingpipe.tasks.translation.hugging_face.')
+    if kind == 'qwen2_moe':
+        raise ValueError("config.json has model_type='qwen2_moe', in which every token also uses "
+                         'shared experts, and these are not supported; take a model of '
+                         f'{", ".join(MODELS.values())}.')
     if kind not in _CLASSES:
         refuse('model_type', config.get('model_type'), f'{", ".join(_CLASSES)} are')
     check_supported(config, _SUPPORTED_OF_GPT2 if kind == 'gpt2' else _SUPPORTED)
@@ -79,8 +97,9 @@ def fields_of(config: Config) -> dict[str, Any]:
         return _fields_of_gpt2(config)
 
     num_heads, dim = number(config, 'num_attention_heads'), number(config, 'hidden_size')
-    # null means num_heads, and so does a missing field of llama. Others have other defaults.
-    has_groups = config.get('num_key_value_heads', None if kind == 'llama' else 0) is not None
+    # null means num_heads, and so does a missing field of these two. Others have other defaults.
+    default = None if kind in ('llama', 'olmoe') else 0
+    has_groups = config.get('num_key_value_heads', default) is not None
     has_head_dim = kind == 'qwen3' or config.get('head_dim') is not None
     return {
         'family': 'llama',
@@ -88,17 +107,20 @@ def fields_of(config: Config) -> dict[str, Any]:
         'vocab_size': number(config, 'vocab_size'),
         'num_layers': number(config, 'num_hidden_layers'),
         'model_dim': dim,
-        'hidden_dim': number(config, 'intermediate_size'),
+        'hidden_dim': number(config, 'moe_intermediate_size' if kind == 'qwen3_moe'
+                             else 'intermediate_size'),
         'num_heads': num_heads,
         'num_groups': number(config, 'num_key_value_heads') if has_groups else num_heads,
         'head_dim': number(config, 'head_dim') if has_head_dim else dim // num_heads,
-        'epsilon': real(config, 'rms_norm_eps', 1e-6),
+        'epsilon': real(config, 'rms_norm_eps', _EPSILONS.get(kind, 1e-6)),
         'biases': _biases(config, kind),
-        'normalises_heads': kind == 'qwen3',
+        'normalises_heads': kind in ('qwen3', 'qwen3_moe'),
+        'normalises_projections': kind == 'olmoe',
         'is_tied': flag(config, 'tie_word_embeddings'),
         'is_scaled': False,
         **windows_of(config, kind),
-        **_rotations(config)}
+        **experts_of(config, kind),
+        **_rotations(config, _BASES.get(kind, 10_000.))}
 
 
 def dropout_of(config: Config) -> dict[str, Any]:
@@ -133,9 +155,7 @@ def config_of(fields: Mapping[str, Any], source: Config,
 
 def _config_of_llama(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     """Does what `config_of` does without a source, for LLaMA and its kin."""
-    kind = ('qwen3' if fields['normalises_heads'] else
-            'qwen2' if fields['biases'] == 'qkv' else
-            'mistral' if fields['window'] else 'llama')
+    kind = _kind_of(fields)
     if kind == 'qwen3' and fields['biases'] == 'qkv':
         raise ValueError("normalises_heads=True with biases='qkv' is in no model of Hugging Face "
                          "that is written here; with 'none' or 'all', Qwen3 is.")
@@ -161,12 +181,24 @@ def _config_of_llama(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
         'bos_token_id': None,   # The network knows of none, and the defaults of transformers
         'eos_token_id': None,   # would end a text at the id 2.
         'torch_dtype': dtype,
-        **config_of_windows(fields, kind)}
+        **config_of_windows(fields, kind),
+        **config_of_experts(fields, kind)}
     if has_scaling:
         config['max_position_embeddings'] = int(scaling.factor * scaling.length)
-    if kind in ('llama', 'qwen3'):
+    if kind in ('llama', 'qwen3', 'qwen3_moe', 'olmoe'):
         config['attention_bias'] = fields['biases'] == 'all'
+    check_expressed(fields, fields_of(config), _CLASSES[kind].removesuffix('ForCausalLM'))
     return config
+
+
+def _kind_of(fields: Mapping[str, Any]) -> str:
+    """The model_type of LLaMA's kin that has the parts of a network, or most of them."""
+    if fields['num_experts']:
+        return ('qwen3_moe' if fields['normalises_heads'] else
+                'olmoe' if fields['normalises_projections'] else 'mixtral')
+    return ('qwen3' if fields['normalises_heads'] else
+            'qwen2' if fields['biases'] == 'qkv' else
+            'mistral' if fields['window'] else 'llama')
 
 
 def _fields_of_gpt2(config: Config) -> dict[str, Any]:
@@ -187,10 +219,12 @@ def _fields_of_gpt2(config: Config) -> dict[str, Any]:
         'epsilon': real(config, 'layer_norm_epsilon', 1e-5),
         'biases': 'all',
         'normalises_heads': False,
+        'normalises_projections': False,
         'is_tied': flag(config, 'tie_word_embeddings') if has_tie else True,
         'is_scaled': False,
         'window': 0,
         'full_layers': (),
+        **NO_EXPERTS,
         'rotary_base': 10_000.,
         'rotary_scaling': RotaryScaling()}
 
@@ -220,12 +254,12 @@ def _config_of_gpt2(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
 def _biases(config: Config, kind: str) -> str:
     if kind == 'qwen2':
         return 'qkv'
-    has_biases = kind != 'mistral' and flag(config, 'attention_bias')
+    has_biases = kind not in ('mistral', 'mixtral') and flag(config, 'attention_bias')
     return 'all' if has_biases else 'none'
 
 
-def _rotations(config: Config) -> dict[str, Any]:
-    """The fields rotary_base and rotary_scaling."""
+def _rotations(config: Config, default: float) -> dict[str, Any]:
+    """The fields rotary_base, with this default, and rotary_scaling."""
     name = 'rope_scaling' if config.get('rope_scaling') else 'rope_parameters'   # as transformers
     rope = config.get(name) or {}
     if not isinstance(rope, dict):
@@ -245,5 +279,5 @@ def _rotations(config: Config) -> dict[str, Any]:
                                  'add it, as the model was trained.')
         numbers = {ours: real(rope, theirs) for ours, theirs in _SCALING.items()}
         scaling.set(**{**numbers, 'length': round(numbers['length'])})
-    base = real(rope if 'rope_theta' in rope else config, 'rope_theta', 10_000.)
+    base = real(rope if 'rope_theta' in rope else config, 'rope_theta', default)
     return {'rotary_base': base, 'rotary_scaling': scaling}

@@ -1,6 +1,8 @@
 """Windows: what config.json says of sliding windows, as fields of a LanguageModel, and back.
 
     mistral         sliding_window of all layers
+    mixtral         the same, if it is there
+    qwen3_moe       the same, if use_sliding_window is true
     qwen2, qwen3    sliding_window of the layers from max_window_layers on, or of those that
                     layer_types names, if use_sliding_window is true
 """
@@ -16,12 +18,13 @@ def windows_of(config: Config, kind: str) -> dict[str, Any]:
     """The fields window and full_layers."""
     num_layers, window = number(config, 'num_hidden_layers'), 0
     first = 0   # of the layers with the window
-    if kind.startswith('qwen') and flag(config, 'use_sliding_window'):
+    if kind in ('qwen2', 'qwen3') and flag(config, 'use_sliding_window'):
         window = _window(config)
         first = config.get('max_window_layers', 28)   # as transformers
         if not isinstance(first, int) or first < 0:
             refuse('max_window_layers', first, 'a number of layers is')
-    elif kind == 'mistral':
+    elif (kind == 'mistral' or kind == 'qwen3_moe' and flag(config, 'use_sliding_window')
+          or kind == 'mixtral' and 'sliding_window' in config):
         window = _window(config)
     elif kind == 'llama' and config.get('sliding_window') is not None:
         refuse('sliding_window', config['sliding_window'], 'null is, as llama has none')
@@ -29,7 +32,7 @@ def windows_of(config: Config, kind: str) -> dict[str, Any]:
     types = ['sliding_attention' if window and i >= first else 'full_attention'
              for i in range(num_layers)]
     if given := config.get('layer_types'):
-        _check_types(given, num_layers, types if kind in ('llama', 'mistral') else [], window)
+        _check_types(given, num_layers, [] if kind in ('qwen2', 'qwen3') else types, window)
         types = given
     full_layers = tuple(i for i, one in enumerate(types) if one == 'full_attention')
     has_window = len(full_layers) < num_layers
@@ -74,8 +77,10 @@ def config_of_windows(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
                          f'full_layers={full_layers} is in no model of Hugging Face that is '
                          "written here; with biases='none' and no full_layers, Mistral is, and "
                          "with 'qkv', or with normalises_heads=True, Qwen.")
-    if kind == 'mistral':
+    if kind in ('mistral', 'mixtral'):
         return {'sliding_window': window}
+    if kind == 'qwen3_moe':
+        return {'use_sliding_window': True, 'sliding_window': window}
     return {'use_sliding_window': True,
             'sliding_window': window,
             'max_window_layers': len(full_layers),   # heeded before transformers 4.53

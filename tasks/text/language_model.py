@@ -39,6 +39,7 @@ from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.layers.streamed_softmax import logits_of
 from lingpipe.tasks.text.bytes_per_token import BytesPerToken
 from lingpipe.tasks.text.hugging_face_config import FIELDS, config_of
+from lingpipe.tasks.text.hugging_face_experts import NO_EXPERTS
 from lingpipe.tasks.text.hugging_face_values import Config, check_counterparts
 
 
@@ -71,13 +72,15 @@ class LanguageModel(Sequential):
         full_layers: tuple[int, ...] = field((), 'Layers that the window leaves out, counted from '
                                                  '0.', least=0)
         normalises_heads: bool = field(False, 'See GroupedQueryAttention.')
+        normalises_projections: bool = field(False, 'See GroupedQueryAttention.')
         epsilon: float = field(1e-5, 'Added to the mean of squares or the variance by all that '
                                      'normalises.', least=0)
         block_size: int = field(256, 'Tokens of a block of the attention.', least=1)
         num_experts: int = field(0, 'Experts of a feed-forward part; 0: it is not a mixture.',
                                  least=0)
         num_chosen: int = field(2, 'Experts that a token is sent to.', least=1)
-        capacity_factor: float = field(1.25, 'See MixtureOfExperts.', least=0.01)
+        capacity_factor: float = field(1.25, 'See MixtureOfExperts.', least=0)
+        normalises_gates: bool = field(True, 'See MixtureOfExperts.')
         balance: float = field(0.01, 'Factor on the auxiliary loss of the experts.', least=0)
         is_tied: bool = field(False, 'Whether embedding and softmax share a table.')
         is_scaled: bool = field(True, 'Whether the vectors of ids are multiplied by sqrt(D).')
@@ -135,8 +138,10 @@ class LanguageModel(Sequential):
           ValueError: the network has parts that no model of Hugging Face has that is known here.
         """
         p = self.params
-        check_counterparts(p, {'num_experts': 0, 'vocabulary_shards': 1})
+        check_counterparts(p, {'vocabulary_shards': 1})
         return {**{name: getattr(p, name) for name in FIELDS},
+                **({'normalises_gates': p.normalises_gates and p.num_chosen > 1} if p.num_experts
+                   else NO_EXPERTS),
                 'num_groups': p.num_groups or p.num_heads,
                 'head_dim': p.head_dim or p.model_dim // p.num_heads}
 
@@ -180,7 +185,8 @@ def _bodies(p: LanguageModel.Params, window: int) -> tuple[Layer.Params, Layer.P
         input_dim=p.model_dim, num_heads=p.num_heads, num_groups=p.num_groups,
         head_dim=p.head_dim, is_rotary=p.family != 'gpt2', rotary_base=p.rotary_base,
         rotary_scaling=p.rotary_scaling, biases=p.biases, normalises_heads=p.normalises_heads,
-        window=window, epsilon=p.epsilon, block_size=p.block_size)
+        normalises_projections=p.normalises_projections, window=window, epsilon=p.epsilon,
+        block_size=p.block_size)
     return attention, _feed_forward(p)
 
 
@@ -192,7 +198,8 @@ def _feed_forward(p: LanguageModel.Params) -> Layer.Params:
         return lib.SwiGLU.Params(input_dim=p.model_dim, hidden_dim=p.hidden_dim)
     return lib.MixtureOfExperts.Params(
         input_dim=p.model_dim, hidden_dim=p.hidden_dim, num_experts=p.num_experts,
-        num_chosen=p.num_chosen, capacity_factor=p.capacity_factor, balance=p.balance)
+        num_chosen=p.num_chosen, capacity_factor=p.capacity_factor,
+        normalises_gates=p.normalises_gates, balance=p.balance)
 
 
 def _projections(body: Layer.Params) -> tuple[str, ...]:

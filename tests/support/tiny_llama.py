@@ -37,6 +37,14 @@ KINDS: dict[str, dict[str, Any]] = {
         'model_type': 'qwen3', 'head_dim': 4, 'sliding_window': 11, 'use_sliding_window': True,
         'layer_types': ['sliding_attention', 'full_attention']},
     'qwen3': {'model_type': 'qwen3', 'head_dim': 4, 'tie_word_embeddings': True},
+    'mixtral': {'model_type': 'mixtral', 'num_hidden_layers': 1, 'num_local_experts': 3,
+                'num_experts_per_tok': 2, 'sliding_window': 5},
+    'qwen3_moe': {'model_type': 'qwen3_moe', 'num_hidden_layers': 1, 'num_experts': 4,
+                  'num_experts_per_tok': 2, 'norm_topk_prob': False, 'intermediate_size': 99,
+                  'moe_intermediate_size': F, 'attention_bias': True, 'mlp_only_layers': [],
+                  'use_sliding_window': True, 'sliding_window': 4},
+    'olmoe': {'model_type': 'olmoe', 'num_hidden_layers': 1, 'num_experts': 3,
+              'num_experts_per_tok': 2, 'norm_topk_prob': True, 'clip_qkv': None},
 }
 
 
@@ -55,18 +63,55 @@ def tensors(described: dict[str, Any], seed: int = 0) -> dict[str, np.ndarray]:
     for i in range(c['num_hidden_layers']):
         layer, attention = f'model.layers.{i}', f'model.layers.{i}.self_attn'
         shapes |= {f'{layer}.input_layernorm.weight': [D],
-                   f'{layer}.post_attention_layernorm.weight': [D],
-                   f'{layer}.mlp.gate_proj.weight': [F, D], f'{layer}.mlp.up_proj.weight': [F, D],
-                   f'{layer}.mlp.down_proj.weight': [D, F]}
+                   f'{layer}.post_attention_layernorm.weight': [D]}
+        router, parts = _feed_forward_names(c)
+        shapes |= {f'{layer}.{router}.weight': [num_experts(c), D]} if router else {}
+        shapes |= {f'{layer}.{name}.weight': [D, F] if i == 2 else [F, D]
+                   for part in parts for i, name in enumerate(part)}
         for name, shape in {'q': [H * h, D], 'k': [G * h, D], 'v': [G * h, D],
                             'o': [D, H * h]}.items():
             shapes[f'{attention}.{name}_proj.weight'] = shape
             if c['attention_bias'] or c['model_type'] == 'qwen2' and name != 'o':
                 shapes[f'{attention}.{name}_proj.bias'] = shape[:1]
-        if c['model_type'] == 'qwen3':
+        if c['model_type'] in ('qwen3', 'qwen3_moe'):
             shapes |= {f'{attention}.{name}_norm.weight': [h] for name in 'qk'}
+        if c['model_type'] == 'olmoe':
+            shapes |= {f'{attention}.q_norm.weight': [H * h], f'{attention}.k_norm.weight': [G * h]}
     return {name: (rng.normal(size=shape) * 0.4 + name.endswith('norm.weight')).astype(np.float32)
             for name, shape in shapes.items()}
+
+
+def num_experts(c: dict[str, Any]) -> int:
+    return int(c.get('num_local_experts') or c.get('num_experts') or 0)
+
+
+def _feed_forward_names(c: dict[str, Any]) -> tuple[str, list[tuple[str, str, str]]]:
+    """The router of a layer, or '', and gate, up and down of its one part or of each expert."""
+    names = ('w1', 'w3', 'w2') if c['model_type'] == 'mixtral' else (
+        'gate_proj', 'up_proj', 'down_proj')
+    root = 'block_sparse_moe' if c['model_type'] == 'mixtral' else 'mlp'
+    roots = [f'{root}.experts.{e}' for e in range(num_experts(c))] or [root]
+    parts = [(f'{one}.{names[0]}', f'{one}.{names[1]}', f'{one}.{names[2]}') for one in roots]
+    return f'{root}.gate' if num_experts(c) else '', parts
+
+
+def with_fused_experts(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same weights as transformers 5 writes them with save_original_format=False."""
+    kept = {name.replace('block_sparse_moe', 'mlp'): array for name, array in weights.items()
+            if '.experts.' not in name}
+    layers = {name.split('.')[2] for name in weights if '.experts.' in name}
+    for layer in layers:
+        def stacked(*names: str, layer: str = layer) -> np.ndarray:
+            return np.stack([array for name, array in weights.items()
+                             if name.startswith(f'model.layers.{layer}.')
+                             and name.endswith(tuple(f'.{one}.weight' for one in names))
+                             and '.experts.' in name])
+
+        root = f'model.layers.{layer}.mlp.experts'
+        kept[f'{root}.gate_up_proj'] = np.concatenate(
+            [stacked('w1', 'gate_proj'), stacked('w3', 'up_proj')], 1)
+        kept[f'{root}.down_proj'] = stacked('w2', 'down_proj')
+    return kept
 
 
 def assert_written(path: pathlib.Path, config: dict[str, Any],
@@ -111,10 +156,24 @@ def _of_row(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray) -> np.nd
         own = {name.removeprefix(f'model.layers.{i}.'): array for name, array in w.items()}
         x = x + _attention(c, own, _norm(c, x, own['input_layernorm.weight']), _window(c, i))
         h = _norm(c, x, own['post_attention_layernorm.weight'])
-        gate = h @ own['mlp.gate_proj.weight'].T
-        h = gate / (1 + np.exp(-gate)) * (h @ own['mlp.up_proj.weight'].T)
-        x = x + h @ own['mlp.down_proj.weight'].T
+        x = x + np.stack([_feed_forward(c, own, token) for token in h])
     return _norm(c, x, w['model.norm.weight'])
+
+
+def _feed_forward(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    """What the feed-forward part, or the experts of a token, give for it, [D] -> [D]."""
+    router, parts = _feed_forward_names(c)
+    gates = np.ones(1)
+    if router:
+        scores = np.exp(w[f'{router}.weight'] @ x)
+        gates = scores / scores.sum()
+        gates[np.argsort(-gates)[c['num_experts_per_tok']:]] = 0
+        gates = gates / gates.sum() if c.get('norm_topk_prob', True) else gates
+    y = np.zeros(D)
+    for share, (gate, up, down) in zip(gates, parts, strict=True):
+        h = w[f'{gate}.weight'] @ x
+        y += share * (w[f'{down}.weight'] @ (h / (1 + np.exp(-h)) * (w[f'{up}.weight'] @ x)))
+    return y
 
 
 def _norm(c: dict[str, Any], x: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -137,13 +196,13 @@ def _attention(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray,
         return (x @ w[f'self_attn.{name}_proj.weight'].T
                 + w.get(f'self_attn.{name}_proj.bias', np.zeros(1)))
 
-    def normed(name: str, head: np.ndarray) -> np.ndarray:
-        scale = w.get(f'self_attn.{name}_norm.weight')
-        return head if scale is None else _norm(c, head, scale)
+    def normed(name: str, vectors: np.ndarray) -> np.ndarray:
+        scale = w.get(f'self_attn.{name}_norm.weight', np.zeros(0))
+        return _norm(c, vectors, scale) if vectors.shape[-1:] == scale.shape else vectors
 
     h, num_positions = c.get('head_dim') or D // H, len(x)
     turns = np.exp(1j * np.outer(np.arange(num_positions), _speeds(c, h)))
-    q, k, v = (projected(name, x).reshape([num_positions, -1, h]) for name in 'qkv')
+    q, k, v = (normed(name, projected(name, x)).reshape([num_positions, -1, h]) for name in 'qkv')
     heads = []
     for head in range(H):
         group = head // (H // G)

@@ -50,6 +50,31 @@ def test_gpt2_as_gpt2model_wrote_it_has_the_same_weights(tmp_path: pathlib.Path)
         weights['transformer.h.1.attn.c_attn.weight'][:, tiny_gpt2.D:2 * tiny_gpt2.D])
 
 
+@pytest.mark.parametrize('kind', ['mixtral', 'qwen3_moe'])
+def test_experts_are_one_weight_whether_they_have_tensors_of_their_own_or_not(
+        kind: str, tmp_path: pathlib.Path) -> None:
+    config = tiny_llama.config(kind, num_hidden_layers=2)
+    weights = tiny_llama.tensors(config)
+    first, second = (hugging_face.Folder(tiny_llama.write(tmp_path / name, config, tensors))
+                     for name, tensors in {'own': weights,
+                                           'fused': tiny_llama.with_fused_experts(weights)}.items())
+    assert first.kinds == second.kinds
+    for key in first.kinds:
+        np.testing.assert_array_equal(first.read(key), second.read(key))
+    name = ('model.layers.1.block_sparse_moe.experts.2.w3.weight' if kind == 'mixtral' else
+            'model.layers.1.mlp.experts.2.up_proj.weight')
+    np.testing.assert_array_equal(first.read('weights/model/ffn_1/body/w_up')[2], weights[name].T)
+
+    tiny_llama.write(tmp_path / 'own', config, {
+        one: array for one, array in weights.items() if one != name.replace('.2.', '.1.')})
+    with pytest.raises(ValueError, match=r'has for one weight, ffn_1/body/w_up, the tensors .*, '
+                                         'which are not one for each expert, counted from 0'):
+        hugging_face.Folder(str(tmp_path / 'own'))
+    with pytest.raises(ValueError, match=r'but all experts have tensors of one kind'):
+        hugging_face.Folder(tiny_llama.write(tmp_path / 'own', config, {
+            **weights, name: weights[name][:3]}))
+
+
 @pytest.mark.parametrize('has_model', [False, True])
 def test_a_folder_of_peft_is_refused(has_model: bool, tmp_path: pathlib.Path) -> None:
     """One with a model beside the adapters gave its weights alone."""

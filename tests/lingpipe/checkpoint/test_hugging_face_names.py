@@ -9,10 +9,17 @@ from tests.support import tiny_gpt2, tiny_llama, tiny_m2m_100
 
 def test_every_tensor_has_a_path_and_every_path_its_tensor() -> None:
     for kind in tiny_llama.KINDS:
-        for name in tiny_llama.tensors(tiny_llama.config(kind)):
+        config = tiny_llama.config(kind)
+        for name in tiny_llama.tensors(config):
             place = hugging_face_names.weight_of(name)
             assert place is not None
-            assert hugging_face_names.tensor_of(place.name) == (name, place.is_transposed)
+            found = hugging_face_names.tensor_of(place.name, config['model_type'])
+            assert found is not None
+            assert found.is_transposed == place.is_transposed
+            expert = hugging_face_names.expert_of(name)
+            assert name == (found.name if expert is None else
+                            hugging_face_names.of_expert(found.name, expert))
+    assert hugging_face_names.expert_of('model.layers.3.mlp.experts.12.up_proj.weight') == 12
     assert hugging_face_names.weight_of('model.layers.11.self_attn.q_proj.weight') == (
         'attention_11/body/wq', True)
     assert hugging_face_names.weight_of('model.layers.x.self_attn.q_proj.weight') is None

@@ -82,15 +82,13 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'GroupedQueryAttention with a window, in blocks': (
         layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, block_size=2, window=2),
         SEQUENCE | {'documents': ((2, 5), 2)}),
-    'GroupedQueryAttention with biases of q, k and v': (
+    'GroupedQueryAttention with biases of q, k and v and normalised projections': (
         layers.GroupedQueryAttention.Params(input_dim=8, num_heads=4, num_groups=2, biases='qkv',
-                                            rotary_scaling=RotaryScaling(factor=8.)), SEQUENCE),
+                                            rotary_scaling=RotaryScaling(factor=8.),
+                                            normalises_projections=True), SEQUENCE),
     'GroupedQueryAttention with all biases and normalised heads': (
         layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, num_groups=1, biases='all',
                                             normalises_heads=True), SEQUENCE),
-    'GroupedQueryAttention with normalised projections': (
-        layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, num_groups=1,
-                                            normalises_projections=True), SEQUENCE),
     'GroupedQueryAttention without rotations': (
         layers.GroupedQueryAttention.Params(input_dim=9, num_heads=3, biases='all',
                                             is_rotary=False),

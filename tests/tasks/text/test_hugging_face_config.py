@@ -8,9 +8,12 @@ import pytest
 
 from lingpipe.layers.rotary import RotaryScaling
 from lingpipe.tasks.text.hugging_face_config import config_of, dropout_of, fields_of
+from lingpipe.tasks.text.hugging_face_experts import NO_EXPERTS, balance_of
 from lingpipe.tasks.text.language_model import LanguageModel
 from tests.support import tiny_gpt2
 from tests.support.tiny_llama import KINDS, LLAMA3, config
+
+MIXTRAL = KINDS['mixtral']
 
 
 def model(**fields: Any) -> LanguageModel:
@@ -25,8 +28,8 @@ def test_the_fields_are_those_of_the_config() -> None:
         'vocab_size': 19, 'num_layers': 2, 'model_dim': 8, 'hidden_dim': 12, 'num_heads': 4,
         'num_groups': 2, 'head_dim': 6, 'rotary_base': 300.,
         'rotary_scaling': RotaryScaling(factor=4., low=1., high=4., length=20), 'biases': 'none',
-        'normalises_heads': False, 'epsilon': 1e-3, 'is_tied': False, 'is_scaled': False,
-        'window': 0, 'full_layers': ()}
+        'normalises_heads': False, 'normalises_projections': False, 'epsilon': 1e-3,
+        'is_tied': False, 'is_scaled': False, 'window': 0, 'full_layers': (), **NO_EXPERTS}
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -41,7 +44,8 @@ def test_the_fields_of_gpt2_are_those_of_its_config() -> None:
         'family': 'gpt2', 'num_positions': 24, 'vocab_size': 19, 'num_layers': 2, 'model_dim': 8,
         'hidden_dim': 32, 'num_heads': 2, 'num_groups': 2, 'head_dim': 4, 'rotary_base': 10_000.,
         'rotary_scaling': RotaryScaling(), 'biases': 'all', 'normalises_heads': False,
-        'epsilon': 1e-3, 'is_tied': True, 'is_scaled': False, 'window': 0, 'full_layers': ()}
+        'normalises_projections': False, 'epsilon': 1e-3, 'is_tied': True, 'is_scaled': False,
+        'window': 0, 'full_layers': (), **NO_EXPERTS}
     source = tiny_gpt2.config()
     assert fields_of(source) == expected
     # transformers 4 leaves this field out where it is true.
@@ -86,7 +90,14 @@ def test_dropout_of_gpt2_is_told_and_stays_in_its_config() -> None:
 
 
 @pytest.mark.parametrize('kind, words', [
-    ({'model_type': 'mixtral'}, "model_type='mixtral', which is not supported, while llama, mi"),
+    ({'model_type': 'falcon'}, "model_type='falcon', which is not supported, while llama, mi"),
+    ({'model_type': 'qwen2_moe'}, "model_type='qwen2_moe', in which every token also uses shared"),
+    ({**MIXTRAL, 'num_experts_per_tok': 1}, 'num_experts_per_tok=1, which is not supported, while'),
+    ({**MIXTRAL, 'num_local_experts': None}, 'num_local_experts=None, but it must be a whole'),
+    ({**MIXTRAL, 'router_jitter_noise': 0.1}, 'router_jitter_noise=0.1, which is not supported'),
+    ({**KINDS['qwen3_moe'], 'decoder_sparse_step': 2}, 'decoder_sparse_step=2, which is not suppo'),
+    ({**KINDS['qwen3_moe'], 'mlp_only_layers': [0]}, 'mlp_only_layers=[0], which is not supported'),
+    ({**KINDS['olmoe'], 'clip_qkv': 8.}, 'clip_qkv=8.0, which is not supported, while None is'),
     ({'model_type': None}, 'model_type=None, which is not supported'),
     ({'hidden_act': 'gelu'}, "hidden_act='gelu', which is not supported, while 'silu' is"),
     ({'attention_dropout': 0.1}, 'attention_dropout=0.1, which is not supported, while 0 is'),
@@ -126,6 +137,12 @@ def test_what_is_not_supported_is_refused_by_name_and_value(
     ({'tie_word_embeddings': None, 'attention_bias': None}, {'is_tied': False, 'biases': 'none'}),
     ({'rope_scaling': {**LLAMA3, 'factor': 8, 'original_max_position_embeddings': 20.}},
      {'rotary_scaling': RotaryScaling(factor=8., length=20)}),
+    ({'model_type': 'mixtral', 'num_local_experts': 3, 'num_experts_per_tok': 2, 'rope_theta': None,
+      'rope_parameters': {'rope_type': 'default'}}, {'window': 0, 'normalises_gates': True}),
+    # transformers 5 writes this name for Qwen3-MoE.
+    ({**KINDS['qwen3_moe'], 'num_experts': None, 'num_local_experts': 6},
+     {'num_experts': 6, 'num_chosen': 2, 'normalises_gates': False, 'capacity_factor': 0.,
+      'hidden_dim': 12, 'window': 4}),
     # With both spellings, transformers 5 takes this one, and transformers 4 knows no other.
     ({'rope_scaling': LLAMA3, 'rope_parameters': {'rope_type': 'default', 'rope_theta': 7.}},
      {'rotary_scaling': RotaryScaling(factor=4., length=20), 'rotary_base': 50.}),
@@ -134,6 +151,13 @@ def test_odd_values_mean_what_they_mean_to_transformers(
         kind: dict[str, Any], fields: dict[str, Any]) -> None:
     known = fields_of(config('llama', **kind))
     assert {name: known[name] for name in fields} == fields
+
+
+def test_the_balance_of_experts_is_as_large_as_the_auxiliary_loss_of_transformers() -> None:
+    source = config('mixtral', num_hidden_layers=4, router_aux_loss_coef=0.02)
+    assert balance_of(source) == {'balance': 0.}   # It is left out there, too.
+    assert balance_of({**source, 'output_router_logits': True}) == {'balance': 0.02 * 2 / 4}
+    assert balance_of(config('llama')) == {}
 
 
 def test_both_names_of_the_type_of_the_weights_are_written() -> None:
@@ -150,6 +174,11 @@ def test_a_network_made_here_gets_a_config_of_the_model_that_has_its_parts() -> 
     written = model(normalises_heads=True, epsilon=1e-6).hugging_face_config({})
     assert written['model_type'] == 'qwen3'
     assert written['head_dim'] == 2
+    experts = {'num_experts': 3, 'capacity_factor': 0.}
+    kinds = {kind: model(**experts, **fields).hugging_face_config({})['model_type']
+             for kind, fields in {'mixtral': {}, 'qwen3_moe': {'normalises_heads': True},
+                                  'olmoe': {'normalises_projections': True}}.items()}
+    assert all(kind == found for kind, found in kinds.items())
 
 
 def test_a_source_that_means_another_network_is_not_kept() -> None:
@@ -169,7 +198,11 @@ def test_without_a_source_no_id_ends_a_text() -> None:
 
 @pytest.mark.parametrize('fields, words', [
     ({'is_scaled': True}, r'is_scaled=True multiplies .* train with task\.model\.is_scaled=False'),
-    ({'num_experts': 2}, r'task\.model\.num_experts=2 has no counterpart .* with num_experts=0'),
+    ({'num_experts': 2}, r'the Mixtral of Hugging Face has no task\.model\.capacity_factor=1\.25 '
+                         r'\(0\.0 there\); train with what it has'),
+    ({'num_experts': 2, 'normalises_heads': True, 'capacity_factor': 0., 'window': 3,
+      'full_layers': (1,)}, r'the Qwen3Moe of Hugging Face has no task\.model\.full_layers=\(1,\)'),
+    ({'normalises_projections': True}, r'the Llama of .* has no .*normalises_projections=True'),
     ({'vocabulary_shards': 2}, r'task\.model\.vocabulary_shards=2 has no counterpart'),
     ({'normalises_heads': True, 'biases': 'qkv'}, "normalises_heads=True with biases='qkv'"),
     ({'normalises_heads': True, 'epsilon': 1e-5, 'is_scaled': True}, 'is_scaled=True'),

@@ -116,7 +116,7 @@ ADAPTERS = Adapters(rank=2, dropout_rate=0.2)
 @pytest.mark.parametrize('fields', [
     {'num_layers': 1, 'num_experts': 3, 'is_tied': True},
     {'num_layers': 2, 'num_experts': 3, 'window': 2, 'full_layers': (1,), 'vocabulary_shards': 3,
-     'adapters': ADAPTERS}], ids=['experts', 'adapters, window, shards'])
+     'adapters': ADAPTERS, 'capacity_factor': 0.}], ids=['experts', 'adapters, window, shards'])
 def test_experts_adapters_windows_and_documents_train_to_the_same_bit_in_one_cell_and_in_two(
         fields: dict[str, Any]) -> None:
     def weights(num_cells: int) -> dict[str, np.ndarray]:
@@ -146,8 +146,11 @@ def test_flags_give_a_network_adapters_and_its_text_keeps_them() -> None:
     assert Text.Params.from_text(by_flags.to_text()) == by_flags
 
 
-def test_two_cells_take_the_gradient_of_loss_and_auxiliary_loss_that_a_plain_tape_takes() -> None:
-    model = tiny(num_layers=1, num_experts=3, num_chosen=2, balance=0.5, has_bytes=False)
+@pytest.mark.parametrize('capacity_factor', [1.25, 0.])
+def test_two_cells_take_the_gradient_of_loss_and_auxiliary_loss_that_a_plain_tape_takes(
+        capacity_factor: float) -> None:
+    model = tiny(num_layers=1, num_experts=3, num_chosen=2, balance=0.5, has_bytes=False,
+                 capacity_factor=capacity_factor)
     learner = Learner.Params(optimizer=optimizers.SGD.Params(),
                              learning_rate=learning_rates.Constant.Params(rate=1.))
     given = {name: value for name, value in batch().items() if name != 'bytes'}
