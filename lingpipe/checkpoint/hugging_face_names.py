@@ -22,6 +22,7 @@ save_original_format=False), whose pieces have names of their own here, too.
 """
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -128,7 +129,12 @@ _NUMBER = re.compile(r'(?<=\.experts\.)(0|[1-9][0-9]*)(?=\.)')
 
 def weight_of(tensor: str) -> Place | None:
     """The path of a weight here, by the name of the tensor; None: there is none."""
-    return _place(_NUMBER.sub('*', tensor), _PATHS | _PATHS_OF_GPT2 | _PATHS_OF_M2M_100,
+    return _weight_of(_NUMBER.sub('*', tensor))
+
+
+@functools.cache   # There may be a hundred experts in each layer.
+def _weight_of(name: str) -> Place | None:
+    return _place(name, _PATHS | _PATHS_OF_GPT2 | _PATHS_OF_M2M_100,
                   _KERNELS | _FEED_FORWARD | _EXPERTS | _EXPERTS_OF_MIXTRAL | _FUSED_EXPERTS
                   | _KERNELS_OF_M2M_100)
 

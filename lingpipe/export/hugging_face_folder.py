@@ -142,11 +142,13 @@ def hugging_face_folder(network: Layer, weights: Mapping[str, tf.Tensor],
 def _parts(tensors: Mapping[str, StoredWeight]) -> dict[str, dict[str, StoredWeight]]:
     """The tensors by the name of their file, in their order."""
     parts: list[dict[str, StoredWeight]] = [{}]
+    size = 0   # of the last part
     for name, tensor in tensors.items():
-        size = sum(stored.num_bytes for stored in parts[-1].values())
         if parts[-1] and size + tensor.num_bytes > MOST_BYTES:
             parts.append({})
+            size = 0
         parts[-1][name] = tensor
+        size += tensor.num_bytes
     return {hugging_face.part_name(i, len(parts)): part for i, part in enumerate(parts)}
 
 

@@ -203,6 +203,8 @@ def test_without_a_source_no_id_ends_a_text() -> None:
     ({'num_experts': 2, 'normalises_heads': True, 'capacity_factor': 0., 'window': 3,
       'full_layers': (1,)}, r'the Qwen3Moe of Hugging Face has no task\.model\.full_layers=\(1,\)'),
     ({'normalises_projections': True}, r'the Llama of .* has no .*normalises_projections=True'),
+    ({'normalises_projections': True, 'normalises_heads': True},
+     'are both True, but queries and keys are normalised once; choose one'),
     ({'vocabulary_shards': 2}, r'task\.model\.vocabulary_shards=2 has no counterpart'),
     ({'normalises_heads': True, 'biases': 'qkv'}, "normalises_heads=True with biases='qkv'"),
     ({'normalises_heads': True, 'epsilon': 1e-5, 'is_scaled': True}, 'is_scaled=True'),
