@@ -30,6 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
     os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 
+    # What XLA compiles here runs once, so that compiling it well takes longer than running it.
+    os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0 '
+                                       '--xla_cpu_parallel_codegen_split_count=1')
+
     tensorflow_import.quiet(is_own_process=True)
     from lingpipe import cluster
     from lingpipe.cluster import user_filter

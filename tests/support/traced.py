@@ -31,14 +31,14 @@ class NoAccumulators:
         return [tf.convert_to_tensor(gradient).op]
 
 
-def held_and_handed_bytes(cells: Sequence[Cell],
-                          recomputation: Recomputation) -> tuple[list[int], list[int]]:
+def held_and_handed_bytes(cells: Sequence[Cell], recomputation: Recomputation,
+                          is_split: bool = True) -> tuple[list[int], list[int]]:
     """Returns what backwards take over for one micro-batch, [K] and [K] bytes; 0 without backward.
 
-    The first are those of B if it is whole, the second those of W if it is split. The last cell's
-    forward is not a part of its backward.
+    The first are those of B if it is whole, the second those of W if it is split, which are 0 where
+    `is_split` says that no backward is. The last cell's forward is not a part of its backward.
     """
-    traces = _traces(cells, recomputation)
+    traces = _traces(cells, recomputation, ('B_split', 'W') if is_split else ())
     held = [trace.tasks['B'].held_bytes if 'B' in trace.tasks else 0 for trace in traces]
     tasks = [trace.tasks.get('W') for trace in traces]
     return held, [
@@ -46,8 +46,9 @@ def held_and_handed_bytes(cells: Sequence[Cell],
         for task in tasks]
 
 
-def _traces(cells: Sequence[Cell], recomputation: Recomputation) -> list[CellTrace]:
-    """[K] the traces, with tasks of all kinds where there is a backward."""
+def _traces(cells: Sequence[Cell], recomputation: Recomputation,
+            split_kinds: Sequence[str]) -> list[CellTrace]:
+    """[K] the traces; where there is a backward, it is whole and, if asked for, split too."""
     available: set[Leaf] = set()
     traces = []
     for cell in reversed(cells):
@@ -61,7 +62,7 @@ def _traces(cells: Sequence[Cell], recomputation: Recomputation) -> list[CellTra
         gradients_in = [leaf
                         for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
         forward = trace_forward(cell, read, TracingOptions(True, 0, recomputation))
-        kinds = ['F', 'B', 'B_split', 'W'] if cell.has_backward else ['F']
+        kinds = ['F', 'B', *split_kinds] if cell.has_backward else ['F']
         traces.append(trace_cell(forward, NoAccumulators(), gradients_in, kinds))
         available.update(traces[-1].gradients_out)
     return traces[::-1]
