@@ -708,15 +708,17 @@ def test_comments_empty_lines_and_absent_fields_are_allowed_in_text():
 
 
 int64s = st.integers(-2 ** 63, 2 ** 63 - 1)
-scalars = st.one_of(int64s, st.text())
+# st.text() computes for seconds which signs UTF-8 has: all but surrogates.
+texts = st.text(st.characters(exclude_categories=['Cs']))
+scalars = st.one_of(int64s, texts)
 tasks = st.builds(
-    Task.Params, lr=st.floats(), steps=int64s, is_fast=st.booleans(), name=st.text(),
+    Task.Params, lr=st.floats(), steps=int64s, is_fast=st.booleans(), name=texts,
     shape=st.none() | st.tuples(int64s, st.floats()),
-    reads=st.dictionaries(st.text(), st.floats(), max_size=3),
+    reads=st.dictionaries(texts, st.floats(), max_size=3),
     mode=scalars | st.lists(int64s, max_size=3),
     head=st.builds(Dense.Params, units=int64s | st.just(REQUIRED)) | st.just(Narrow.Params()),
     layers=st.lists(st.just(Wide.Params()), max_size=2),
-    towers=st.dictionaries(st.text(), st.builds(Narrow.Params), max_size=2))
+    towers=st.dictionaries(texts, st.builds(Narrow.Params), max_size=2))
 
 
 @settings(max_examples=200, derandomize=True, deadline=None)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from lingpipe.pipeline.decoding.decoder import Decoder
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.text.generation import (
+    STEP,
     Continuation,
     GenerationParams,
     Generator,
     as_line,
-    continuations,
     from_line,
+    joined,
 )
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.task import language_learner, language_problem
@@ -30,6 +31,7 @@ from lingpipe.tasks.translation.corpus.vocabulary import train as vocabulary_wit
 
 V = 30
 PROMPTS = ('abc', 'z', '', 'hello', 'ab', 'abc')
+LONGEST = 12   # Start, prompt and continuation.
 
 
 class Letters:
@@ -60,17 +62,35 @@ def program(num_cells: int, **fields: Any) -> Program:
 @functools.cache
 def texts(num_cells: int, prompts: tuple[str, ...] = PROMPTS, **fields: Any) -> list[str]:
     params = GenerationParams(**{'max_length': 20, 'max_new': 6, 'group_size': 2} | fields)
-    return continuations(program(num_cells), Letters(), prompts, params)   # type: ignore[arg-type]
+    generator = first_generator(num_cells).with_params(params)   # with its graphs, if they fit
+    return joined(generator.pieces(prompts, STEP), len(prompts))
+
+
+@functools.cache
+def first_generator(num_cells: int) -> Generator:
+    params = GenerationParams(max_length=20, max_new=6, group_size=2)
+    return Generator(program(num_cells), Letters(), params)   # type: ignore[arg-type]
 
 
 def logits_after(row: list[int]) -> np.ndarray:
     """The logits of the id that follows each of a row, by running the whole network."""
+    padded = np.pad(row, [0, LONGEST - len(row)])   # No position reads a later one.
+    return np.array(all_logits()(tf.constant([padded], tf.int32))[0, :len(row)])
+
+
+@functools.cache
+def all_logits() -> Callable[[tf.Tensor], tf.Tensor]:
+    """The network as a function of ids, [1, LONGEST] to [1, LONGEST, V]."""
     network, weights = program(1).network, program(1).weights
-    theta = network.theta({w.path: weights[w.path] for w in network.weights()})
-    target = tf.constant([row])
-    values = network.fprop(theta, Context(), target=target, label=target,
-                           weight=tf.ones([1, len(row)]))
-    return np.array(values['logits'][0])
+
+    @tf.function(autograph=False)
+    def logits(target: tf.Tensor) -> tf.Tensor:
+        theta = network.theta({w.path: tf.convert_to_tensor(weights[w.path])
+                               for w in network.weights()})
+        return network.fprop(theta, Context(), target=target, label=target,
+                             weight=tf.ones([1, LONGEST]))['logits']
+
+    return logits
 
 
 @functools.cache

@@ -115,7 +115,7 @@ ADAPTERS = Adapters(rank=2, dropout_rate=0.2)
 
 @pytest.mark.parametrize('fields', [
     {'num_layers': 1, 'num_experts': 3, 'is_tied': True},
-    {'num_layers': 2, 'num_experts': 3, 'window': 2, 'full_layers': (1,), 'vocabulary_shards': 3,
+    {'num_layers': 2, 'num_experts': 3, 'window': 2, 'full_layers': (1,), 'vocabulary_shards': 2,
      'adapters': ADAPTERS, 'capacity_factor': 0.}], ids=['experts', 'adapters, window, shards'])
 def test_experts_adapters_windows_and_documents_train_to_the_same_bit_in_one_cell_and_in_two(
         fields: dict[str, Any]) -> None:

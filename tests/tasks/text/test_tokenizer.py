@@ -230,7 +230,7 @@ def test_a_resumed_run_goes_on_and_no_other_tokenizer_takes_its_place(
     logits = [trained('qwen2').predict(example)['logits']]
     written = {}
     for steps in (2, None):
-        with start(experiment(tmp_path, folder), logdir=tmp_path / 'in parts') as run:
+        with start(experiment(tmp_path, folder, num_cells=1), logdir=tmp_path / 'in parts') as run:
             run.train(steps=steps, evaluate=False)
             logits.append(run.predict(example)['logits'])
             if steps is None:
@@ -248,14 +248,14 @@ def test_a_resumed_run_goes_on_and_no_other_tokenizer_takes_its_place(
     assert facts['ends'] == [0, 2]   # of tokenizer_config.json, and of config.json
     (folder / 'tokenizer.json').unlink()
     (folder / 'tokenizer_config.json').unlink()
-    with start(experiment(tmp_path, folder), logdir=tmp_path / 'in parts') as run:
+    with start(experiment(tmp_path, folder, num_cells=1), logdir=tmp_path / 'in parts') as run:
         written['without tokenizer.json'] = run.generate(tiny_tokenizers.LINES, max_new=3)
     assert written['before'] == written['without tokenizer.json']
     assert any(written['before'])
 
     tiny_tokenizers.write(folder, 'llama2')
     with pytest.raises(ValueError, match='made of something else: given_vocabulary changed'), \
-            start(experiment(tmp_path, folder), logdir=tmp_path / 'in parts') as run:
+            start(experiment(tmp_path, folder, num_cells=1), logdir=tmp_path / 'in parts') as run:
         run.evaluate()
     of_run = {'vocabulary': 'tokenizer.json', 'sha256': facts['vocabulary_sha256'], 'ends': [0, 2]}
     other = experiment(tmp_path, folder, vocabulary=str(folder / 'tokenizer.json'))
