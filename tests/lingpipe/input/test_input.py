@@ -96,8 +96,7 @@ class OwnDataset(Noisy):
         return super().dataset(position)
 
 
-@pytest.mark.parametrize('position', [0, 3, 6])
-@pytest.mark.parametrize('num_epochs', [None, 1, 3])
+@pytest.mark.parametrize('num_epochs, position', [(None, 0), (None, 6), (1, 3), (3, 0), (3, 6)])
 @pytest.mark.parametrize('source', [Noisy, OwnDataset])
 def test_each_nth_batch_is_the_same_as_among_all(source, num_epochs, position):
     source = numbers(source, batch_size=3, num_epochs=num_epochs)
@@ -106,7 +105,7 @@ def test_each_nth_batch_is_the_same_as_among_all(source, num_epochs, position):
         return [batch['noise'].numpy() for batch in itertools.islice(batches, most)]
 
     every = noise(source.batches(position), 12)
-    for stride in (1, 2, 3, 7):
+    for stride in (2, 7):
         each_nth = noise(source.batches(position, stride), -(-12 // stride))
         np.testing.assert_equal(each_nth, every[::stride])
 

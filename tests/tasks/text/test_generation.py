@@ -147,9 +147,7 @@ def test_a_penalty_on_repetition_lowers_the_ids_of_the_text() -> None:
         logits[row] = np.where(logits[row] > 0, logits[row] / 1.5, logits[row] * 1.5)
         row.append(int(np.argmax(logits)))
     assert texts(1, ('abc',), repetition_penalty=1.5) == Letters().decode([row[4:]])
-    like_none = {'repetition_penalty': 1 + 1e-9}
-    for fields in ({}, {'beam_size': 3}):   # The beam size is 1 by default.
-        assert texts(1, **fields, **like_none) == texts(1, **fields)
+    assert texts(1, beam_size=3, repetition_penalty=1 + 1e-9) == texts(1, beam_size=3)
 
 
 def test_graphs_are_built_anew_only_for_params_that_they_depend_on(
