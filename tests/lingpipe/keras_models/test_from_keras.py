@@ -41,6 +41,7 @@ def learned_by_keras(model: Any, inputs: Sequence[str], batches: Sequence[Batch]
                      ) -> tuple[list[Any], dict[str, Any]]:
     """What Keras makes of the weights, and the last report; the model keeps its weights."""
     before = model.get_weights()
+    model.run_eagerly = True   # For a few steps, a graph takes longer.
     for batch in batches:
         labels = {name.removeprefix('labels_'): value for name, value in batch.items()
                   if name.startswith('labels')}
@@ -196,10 +197,11 @@ def test_ids_that_occur_often_learn_what_they_learn_in_keras(values: dict[str, A
     model, batches = twice(keras.optimizers.Adam(RATE, **values)), pairs_of_sentences()
     check_learning(model, batches)
     if not values:
-        check_cuts(model, batches)
-        split, _ = learned(lp.from_keras(model), batches, 1, 4, sum_groups=2)
-        replicas, _ = learned(lp.from_keras(model), batches, 2, 2, num_replicas=2,
-                              schedule='zb_h1', recompute='cell')
+        params = lp.from_keras(model)
+        split, _ = learned(params, batches, 1, 4, sum_groups=2)
+        between_reads = (2, len(params.layers) - 2)
+        replicas, _ = learned(params, batches, 2, 2, num_replicas=2, schedule='zb_h1',
+                              recompute='cell', layers_per_cell=between_reads)
         for path, value in split.items():
             np.testing.assert_array_equal(replicas[path], value)
 
@@ -294,6 +296,7 @@ def test_an_architecture_of_keras_gives_the_outputs_of_keras() -> None:
                                            alpha=0.35)
     params = lp.from_keras(model)
     batch = {'x': np.random.default_rng(0).normal(size=[2, 32, 32, 3]).astype(np.float32)}
+    model.run_eagerly = True   # For one call, a graph takes longer.
     np.testing.assert_allclose(outputs(params, batch)['predictions'],
                                model.predict_on_batch(batch['x']), atol=TOLERANCE)
 

@@ -49,7 +49,7 @@ def trained(pool: Layer.Params, num_cells: int, recompute: str) -> dict[str, np.
 @pytest.mark.parametrize('pool', [lambda: POOL, keras_pool], ids=['lingpipe', 'keras'])
 def test_weights_do_not_depend_on_cells_or_recomputation(pool):
     expected = trained(pool(), 1, 'none')
-    for num_cells, recompute in [(1, 'cell'), (1, 'layer'), (2, 'none'), (4, 'none'), (4, 'cell')]:
+    for num_cells, recompute in [(1, 'layer'), (2, 'none'), (4, 'cell')]:
         found = trained(pool(), num_cells, recompute)
         for path, value in expected.items():
             np.testing.assert_array_equal(found[path], value, f'{path} {num_cells} {recompute}')

@@ -240,34 +240,35 @@ def test_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, whole)
     assert_same(values_of(parts), whole[8])
 
 
-@pytest.mark.parametrize('num_examples', [40, 48])
-def test_a_run_that_goes_on_with_other_data_says_so(tmp_path, num_examples):
+def test_a_run_that_goes_on_with_other_data_says_so(tmp_path):
     train(make_params(train__num_steps=2), tmp_path, has_evaluation=False)
-    out = io.StringIO()
-    train(make_params(train__num_steps=3, train_input__num_examples=num_examples), tmp_path,
-          has_evaluation=False, out=out, allow_change=('train_input.num_examples',))
-    assert 'going on after step 2' in out.getvalue()
-    warning = 'WARNING: train_input has 48 examples, and had 40 until then'
-    assert (warning in out.getvalue()) == (num_examples == 48)
+    for last_step, num_examples in ((3, 40), (4, 48)):
+        out = io.StringIO()
+        train(make_params(train__num_steps=last_step, train_input__num_examples=num_examples),
+              tmp_path, has_evaluation=False, out=out, allow_change=('train_input.num_examples',))
+        assert f'going on after step {last_step - 1}' in out.getvalue()
+        warning = 'WARNING: train_input has 48 examples, and had 40 until then'
+        assert (warning in out.getvalue()) == (num_examples == 48)
 
 
-@pytest.mark.parametrize('change, differs', [
-    ({'seed': 3}, r'seed \(was 0, is 3\)'),
-    ({'train_input__batch_size': 4}, r'train_input\.batch_size \(was 8, is 4\)'),
-    ({'task__learner__learning_rate__rate': 0.5, 'task__learner__optimizer__momentum': 0.},
-     r'task\.learner\.optimizer\.momentum \(was 0\.9, is 0\.0\), '
-     r'task\.learner\.learning_rate\.rate \(was 0\.05, is 0\.5\)')])
-def test_checkpoint_knows_whose_it_is(tmp_path, change, differs):
+def test_checkpoint_knows_whose_it_is(tmp_path):
     """Without params.txt a run silently resumed with another seed and learning rate."""
     train(make_params(train__num_steps=2), tmp_path, has_evaluation=False)
     assert os.listdir(tmp_path / 'checkpoints') and not (tmp_path / 'params.txt').exists()
-    loop = make_loop(make_params(train__num_steps=4, **change), tmp_path, has_evaluation=False)
-    before = values_of(loop)
-    with pytest.raises(ValueError,
-                       match=rf'^cannot resume training in {tmp_path}/checkpoints: it holds a run '
-                             rf'whose {differs} differ; .*Set them back, or choose another logdir'):
-        loop.run()
-    assert_same(values_of(loop), before)
+    for change, differs in (
+            ({'seed': 3}, r'seed \(was 0, is 3\)'),
+            ({'train_input__batch_size': 4}, r'train_input\.batch_size \(was 8, is 4\)'),
+            ({'task__learner__learning_rate__rate': 0.5, 'task__learner__optimizer__momentum': 0.},
+             r'task\.learner\.optimizer\.momentum \(was 0\.9, is 0\.0\), '
+             r'task\.learner\.learning_rate\.rate \(was 0\.05, is 0\.5\)')):
+        loop = make_loop(make_params(train__num_steps=4, **change), tmp_path, has_evaluation=False)
+        before = values_of(loop)
+        with pytest.raises(ValueError,
+                           match=rf'^cannot resume training in {tmp_path}/checkpoints: it holds a '
+                                 rf'run whose {differs} differ; .*Set them back, or choose another'
+                                 r' logdir'):
+            loop.run()
+        assert_same(values_of(loop), before)
 
 
 def test_checkpoint_of_other_batches_is_refused(tmp_path, monkeypatch):
@@ -306,10 +307,18 @@ def test_skipped_step_updates_nothing_but_counts_and_resumes_exactly(tmp_path):
     out = io.StringIO()
     after, outcome = train(make_params(train__num_steps=3, **bad), tmp_path / 'after',
                            has_evaluation=False, out=out)
-    assert outcome.step == 3
+    assert (outcome.step, outcome.num_nonfinite) == (3, 1)
     assert ('step 3 is skipped: loss nan and gradient norm nan (1 in a row); '
             "'x' of example 20 of Pairs is not finite\n") in out.getvalue()
     assert_same(values_of(after), values_of(before))
+
+    # A resumed run whose only step was not finite failed. The same run would have ended well had
+    # it not been interrupted.
+    parts, outcome = train(make_params(train__num_steps=3, **bad), tmp_path / 'before',
+                           has_evaluation=False)
+    assert (outcome.step, outcome.num_nonfinite) == (3, 1)
+    assert_same(values_of(parts), values_of(after))
+
     whole, _ = train(make_params(train__num_steps=7, **bad), tmp_path / 'whole',
                      has_evaluation=False)
     resumed, _ = train(make_params(train__num_steps=7, **bad), tmp_path / 'after',
@@ -386,23 +395,6 @@ def test_run_that_skips_all_of_its_steps_fails(tmp_path):
                                  r'There is no checkpoint yet\. .*give the same '
                                  r'command with --set \S+rate=0\.005 \(or'):
             make_loop(make_params(**bad), tmp_path).run()
-
-
-def test_steps_before_a_resume_count_as_steps_of_the_run(tmp_path):
-    """A resumed run whose only step was not finite failed.
-
-    The same run would have ended well had it not been interrupted.
-    """
-    bad_at_the_end = {'train_input__shuffle': False, 'train_input__nan_at': (20,)}
-    whole, outcome = train(make_params(train__num_steps=3, **bad_at_the_end), tmp_path / 'whole',
-                           has_evaluation=False)
-    assert (outcome.step, outcome.num_nonfinite) == (3, 1)
-    train(make_params(train__num_steps=2, **bad_at_the_end), tmp_path / 'parts',
-          has_evaluation=False)
-    parts, outcome = train(make_params(train__num_steps=3, **bad_at_the_end), tmp_path / 'parts',
-                           has_evaluation=False)
-    assert (outcome.step, outcome.num_nonfinite) == (3, 1)
-    assert_same(values_of(parts), values_of(whole))
 
 
 def test_run_whose_examples_all_have_weight_0_fails_and_says_so_once_before(tmp_path):
