@@ -98,10 +98,11 @@ def keras_model(specs: Sequence[Spec], members: Sequence[Any],
 
 
 def expected(specs: Sequence[Spec], members: Sequence[Any],
-             batches: Sequence[dict[str, np.ndarray]], **compiled: Any) -> Outcome:
+             batches: Sequence[dict[str, np.ndarray]]) -> Outcome:
     """Trains keras.Sequential on the same mini-batches, from the same first weights."""
     model = keras_model(specs, members, batches[0]['image'])
-    model.compile(keras.optimizers.SGD(RATE), 'mse', **compiled)
+    # For a few steps, a graph takes longer.
+    model.compile(keras.optimizers.SGD(RATE), 'mse', run_eagerly=True)
 
     losses = []
     for batch in batches:
@@ -516,7 +517,7 @@ def test_an_evaluation_is_that_of_keras_where_layers_would_see_copies(specs: lis
     members = [*keras_layers(specs, (5,)), MSE]
     examples = TenRows.Params(batch_size=8).instantiate().load()
     model = keras_model(specs, members, examples['image'])
-    model.compile(loss='mse')
+    model.compile(loss='mse', run_eagerly=True)
 
     found = evaluated(members, num_cells=1)
     wanted = model.evaluate(examples['image'], examples['target'], batch_size=8, verbose=0)

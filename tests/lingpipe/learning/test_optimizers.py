@@ -58,7 +58,7 @@ def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, value
                     decay_vectors=True).for_layer('model', weights)
 
     rng = np.random.default_rng(0)
-    for _ in range(4):
+    for _ in range(3):
         x, y = (rng.integers(0, 6, [8, 6]).astype(np.int32),
                 rng.normal(size=[8, 6, 3]).astype(np.float32))
         twin.set_weights([w.numpy() for w in weights.values()])
