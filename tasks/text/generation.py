@@ -21,7 +21,7 @@ from lingpipe.pipeline.decoding.sampling import SamplingParams
 from lingpipe.pipeline.decoding.sentence_group import SentenceGroup, grouped
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.text.vocabulary import Vocabulary
-from lingpipe.training.problem import Conversation, Piece, joined
+from lingpipe.training.problem import Conversation, Piece
 
 STEP = 16   # ids between two looks at stop texts
 
@@ -164,12 +164,6 @@ class Continuation:
         piece = text[self._given_out:end]
         self._given_out = max(end, self._given_out)
         return piece
-
-
-def continuations(program: Program, vocabulary: Vocabulary, prompts: Sequence[str],
-                  params: GenerationParams) -> list[str]:
-    """Returns the texts that follow the prompts, in their order; see Generator.pieces."""
-    return joined(Generator(program, vocabulary, params).pieces(prompts, STEP), len(prompts))
 
 
 def as_line(text: str) -> str:

@@ -22,12 +22,12 @@ from lingpipe.tasks.text.generation import (
     Generator,
     as_line,
     from_line,
-    joined,
 )
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.task import language_learner, language_problem
 from lingpipe.tasks.text.vocabulary import END, START, Pieces, train_vocabulary
 from lingpipe.tasks.translation.corpus.vocabulary import train as vocabulary_with_prefix
+from lingpipe.training.problem import joined
 
 V = 30
 PROMPTS = ('abc', 'z', '', 'hello', 'ab', 'abc')
