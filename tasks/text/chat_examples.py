@@ -70,11 +70,8 @@ def chat_examples(vocabulary: str, conversations: Iterable[Conversation],
                 num_used = 0
             _put(rows[-1], num_used, ids[:n + 1], is_learned[:n + 1])
             num_used += n
-    if num_cut:
-        logging.warning('%s cut at length=%d tokens',
-                        f'{counted(num_cut, "conversation")} {are(num_cut)}', length)
-    if num_endless:
-        _warn_of_endless(num_endless, tokenizer, vocabulary)
+    _warn_of_cut(num_cut, length)
+    _warn_of_endless(num_endless, tokenizer, vocabulary)
     if not any(row['weight'].any() for row in rows):
         raise ValueError(f'no token of an assistant is within length={length} tokens of a '
                          'conversation, so that there is nothing to learn; give conversations with '
@@ -82,13 +79,21 @@ def chat_examples(vocabulary: str, conversations: Iterable[Conversation],
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
+def _warn_of_cut(num_conversations: int, length: int) -> None:
+    """Says how many conversations are cut, if any are."""
+    if num_conversations:
+        logging.warning('%s %s cut at length=%d tokens',
+                        counted(num_conversations, 'conversation'), are(num_conversations), length)
+
+
 def _warn_of_endless(num_answers: int, tokenizer: Tokenizer, vocabulary: str) -> None:
-    """Says how many answers have no end behind them, and where to name the one that they have."""
-    logging.warning(
-        'no end is learned of %s: the chat template writes none of the ids %s behind them, which '
-        'end a text by the files beside %s; if it writes another one, name that as eos_token in '
-        'tokenizer_config.json, or among eos_token_id in generation_config.json',
-        counted(num_answers, 'answer'), list(tokenizer.ends), vocabulary)
+    """Says how many answers have no end behind them, if any, and where to name their own."""
+    if num_answers:
+        logging.warning(
+            'no end is learned of %s: the chat template writes none of the ids %s behind them, '
+            'which end a text by the files beside %s; if it writes another one, name that as '
+            'eos_token in tokenizer_config.json, or among eos_token_id in generation_config.json',
+            counted(num_answers, 'answer'), list(tokenizer.ends), vocabulary)
 
 
 def _learned(tokenizer: Tokenizer, template: ChatTemplate,

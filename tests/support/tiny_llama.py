@@ -97,7 +97,7 @@ def _feed_forward_names(c: dict[str, Any]) -> tuple[str, list[tuple[str, str, st
 
 def with_fused_experts(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same weights as transformers 5 writes them with save_original_format=False."""
-    kept = {name.replace('block_sparse_moe', 'mlp'): array for name, array in weights.items()
+    fused = {name.replace('block_sparse_moe', 'mlp'): array for name, array in weights.items()
             if '.experts.' not in name}
     layers = {name.split('.')[2] for name in weights if '.experts.' in name}
     for layer in layers:
@@ -108,10 +108,10 @@ def with_fused_experts(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
                              and '.experts.' in name])
 
         root = f'model.layers.{layer}.mlp.experts'
-        kept[f'{root}.gate_up_proj'] = np.concatenate(
+        fused[f'{root}.gate_up_proj'] = np.concatenate(
             [stacked('w1', 'gate_proj'), stacked('w3', 'up_proj')], 1)
-        kept[f'{root}.down_proj'] = stacked('w2', 'down_proj')
-    return kept
+        fused[f'{root}.down_proj'] = stacked('w2', 'down_proj')
+    return fused
 
 
 def assert_written(path: pathlib.Path, config: dict[str, Any],

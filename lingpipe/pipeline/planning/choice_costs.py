@@ -30,8 +30,7 @@ class ChoiceCosts:
         self._state_of_layers: list[UpdateTraffic] = []
         self._elements_of: dict[int, tuple[Element, ...]] = {}
         self._seconds_of: dict[int, Sequence[tuple[float, float]]] = {}
-        self._times_of: dict[
-            tuple[int, tuple[float, ...], tuple[float, ...]], LayerTimes] = {}
+        self._times_of: dict[tuple[int, tuple[float, ...], tuple[float, ...]], LayerTimes] = {}
         self._work_of: dict[int, float] = {}
         self._total_state: UpdateTraffic | None = None
 

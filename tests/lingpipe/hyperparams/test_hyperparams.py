@@ -867,7 +867,7 @@ def mutated(text: str, draw) -> str:
     return text
 
 
-@settings(max_examples=500, derandomize=True, deadline=None)
+@settings(max_examples=1000, derandomize=True, deadline=None)
 @given(st.data())
 def test_a_damaged_text_gives_valid_params_or_one_error(data):
     modules = set(sys.modules)

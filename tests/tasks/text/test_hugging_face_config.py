@@ -178,7 +178,7 @@ def test_a_network_made_here_gets_a_config_of_the_model_that_has_its_parts() -> 
     kinds = {kind: model(**experts, **fields).hugging_face_config({})['model_type']
              for kind, fields in {'mixtral': {}, 'qwen3_moe': {'normalises_heads': True},
                                   'olmoe': {'normalises_projections': True}}.items()}
-    assert all(kind == found for kind, found in kinds.items())
+    assert kinds == {kind: kind for kind in kinds}
 
 
 def test_a_source_that_means_another_network_is_not_kept() -> None:

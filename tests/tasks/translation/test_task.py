@@ -214,7 +214,7 @@ def test_tables_are_not_taken_from_a_run_with_another_vocabulary(corpus, tmp_pat
 
 
 def test_lines_are_translated_without_tags_too(without_tags):
-    task, program = made(1, decode__beam_size=1)
+    task, program = made(1)
     known = facts(task, without_tags)
     assert all(task.decode(program, ['<b>nepo</b> eht elif', '<de> nepo'], known))
     task, program = made(1, decode__language='de')

@@ -294,6 +294,6 @@ def test_a_broken_record_of_a_set_is_named_by_its_index(monkeypatch):
         records = [source.features.serialize_example(
             {'image': jpeg(i) if i != 3 else jpeg(i)[:300], 'label': i}) for i in range(6)]
         monkeypatch.setattr(source, '_records', tf.constant(records))
-        with pytest.raises(ValueError, match=r'\d+ of the first \d+ images? (is|are) broken, '
+        with pytest.raises(ValueError, match=r'[1-9]\d* of the first \d+ images? (is|are) broken, '
                                              r'.* them food101 train, example 3 \('):
             next(source.batches(2))
