@@ -34,6 +34,7 @@ from lingpipe.training.evaluation import Metrics
 from lingpipe.training.loop import TrainLoop
 from lingpipe.training.loop_options import LoopOptions
 from lingpipe.training.outcome import Outcome
+from lingpipe.training.recorded_params import origin_of_weights
 from lingpipe.training.site import Site
 from lingpipe.training.traced_network import TracedNetwork
 from lingpipe.wording.counts import counted
@@ -288,8 +289,11 @@ class Run(GeneratingRun):
         site.begin(f'the export of step {metadata["step"]}')
         facts = {'step': metadata['step'], 'model': self._options.model,
                  'task': metadata.get('task', {})}
+        source = self.params.initialize_from.directory
+        if format == 'hugging_face':  # A tokenizer is the same in all runs after the first.
+            source = origin_of_weights(source)
         return export(network.program, network.predictions.predictor(), path, format, facts,
-                      self.params.initialize_from.directory, dtype)
+                      source, dtype)
 
     # What there is to look at.
 

@@ -1,9 +1,11 @@
 """Recorded params: reads the Params of the run in a logdir from its checkpoints or params.txt."""
 from __future__ import annotations
 
+import json
 import os
 import re
 
+from lingpipe.checkpoint.initialization import find_whole
 from lingpipe.checkpoint.unreadable import MISSING, reading
 from lingpipe.hyperparams import ParamsError
 from lingpipe.training.experiment import Experiment
@@ -83,3 +85,24 @@ def params_of_newest_checkpoint(logdir: str) -> Experiment.Params | None:
         return Experiment.Params.from_text(metadata['params'])
     except (KeyError, ValueError):
         return None
+
+
+def origin_of_weights(directory: str) -> str:
+    """Where the weights of a run began: what the first of the runs before it took them from.
+
+    Args:
+      directory: what its `initialize_from.directory` names.
+
+    Returns:
+      A file or a folder of another program, or the checkpoints of a run that started from scratch.
+      That is `directory` itself unless checkpoints are there that say more.
+    """
+    passed: list[str] = []
+    while directory and directory not in passed:
+        passed.append(directory)
+        try:
+            text = find_whole(directory)[1]['metadata']['params']
+        except (KeyError, OSError, ValueError):
+            break
+        directory = json.loads(value_in(text, 'initialize_from.directory') or '""') or directory
+    return directory
