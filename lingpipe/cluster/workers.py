@@ -35,13 +35,26 @@ class Worker:
     incarnation: int
 
 
+class SilentWorkerError(OSError):
+    """A worker does not answer in time.
+
+    Attributes:
+      finding: what was found, without the remedy.
+    """
+
+    def __init__(self, address: str, task: int, wait_s: float, why: str):
+        self.finding = f'worker {task}, {address}, does not answer within {wait_s:g} s ({why})'
+        super().__init__(f'{self.finding}; start it there with --mode=worker --address={address}, '
+                         'or correct --devices.')
+
+
 def wait_for(addresses: Sequence[str], wait_s: float) -> list[Worker]:
     """Asks all workers until each has answered, and returns them in the order of their tasks.
 
     They are asked at the same time, since a worker lets each new connection wait for 0.2 s.
 
     Raises:
-      OSError: one does not answer within wait_s.
+      SilentWorkerError: one does not answer within wait_s.
       ValueError: a worker is named twice, perhaps by different names of its host.
     """
     for address in addresses:
@@ -103,7 +116,7 @@ def wait_for_worker(address: str, task: int, deadline_s: float, wait_s: float,
       but_not: a worker that was told to start again.
 
     Raises:
-      OSError: it does not answer in time.
+      SilentWorkerError: it does not answer in time.
     """
     why = ''
     has_told = False
@@ -125,9 +138,7 @@ def wait_for_worker(address: str, task: int, deadline_s: float, wait_s: float,
             closed_pipe.say(f'waiting up to {wait_s:g} s for worker {task}, {address} ({why})',
                             sys.stderr)
         if left_s <= 0:
-            raise OSError(f'worker {task}, {address}, does not answer within {wait_s:g} s ({why}); '
-                          f'start it there with --mode=worker --address={address}, or correct '
-                          '--devices.')
+            raise SilentWorkerError(address, task, wait_s, why)
         time.sleep(min(_BETWEEN_S, max(0., left_s)))
 
 

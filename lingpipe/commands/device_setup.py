@@ -11,7 +11,8 @@ from absl import logging
 
 from lingpipe import cluster
 from lingpipe.cluster import addresses, devices
-from lingpipe.cluster.client import Connection, is_on_worker
+from lingpipe.cluster.client import Connection, LostWorkerError, is_on_worker
+from lingpipe.cluster.workers import SilentWorkerError
 from lingpipe.commands import elastic
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
@@ -123,19 +124,24 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
     rest = (elastic.rest_of(options.devices, params, make_experiment, name, is_again)
             if make_experiment else None)
     pipeline = rest.pipeline if rest else params.pipeline
-    available = devices.find(
-        rest.devices if rest else options.devices, pipeline.num_replicas * pipeline.num_cells,
-        wait_s, num_devices=pipeline.num_devices, num_replicas=pipeline.num_replicas)
-    cluster.configure(available.num_cpus, params.intra_op_threads)
-
     connection = None
-    if available.workers:
-        connection = Connection(
-            available.workers, listening_address(options.address), wait_s, name, is_again)
+    try:
+        available = devices.find(
+            rest.devices if rest else options.devices, pipeline.num_replicas * pipeline.num_cells,
+            wait_s, num_devices=pipeline.num_devices, num_replicas=pipeline.num_replicas)
+        cluster.configure(available.num_cpus, params.intra_op_threads)
+        if available.workers:
+            connection = Connection(
+                available.workers, listening_address(options.address), wait_s, name, is_again)
+    except SilentWorkerError as error:
+        if rest is None:
+            raise
+        # It has answered a moment ago. The next start goes on without it.
+        raise LostWorkerError(error.finding) from error
     if any('TPU' in name for name in available.names):
         _start_tpus(available.workers)
-    return Placement(available.names, connection, pipeline if rest else None,
-                     rest.missing if rest else ())
+    missing = rest.missing if rest else ()
+    return Placement(available.names, connection, pipeline if missing else None, missing)
 
 
 def can_place_again(params: Experiment.Params, placement: Placement) -> bool:

@@ -16,7 +16,7 @@ from lingpipe.training.experiment import Experiment
 
 @dataclasses.dataclass(frozen=True)
 class Rest:
-    """What there is without the workers that are missing.
+    """What there is without the workers that are missing, if any are.
 
     Attributes:
       devices: the others, as --devices names them.
@@ -41,8 +41,8 @@ def rest_of(text: str, params: Experiment.Params, make_experiment: Callable[[], 
         another process by now to that one.
 
     Returns:
-      None if all workers answer, or if the run cannot go on without those that do not; a warning
-      says why.
+      None if all workers must answer: the Params say so, or a warning says why the run cannot go on
+      without those that do not.
 
     Raises:
       ValueError: the text is wrong.
@@ -56,7 +56,7 @@ def rest_of(text: str, params: Experiment.Params, make_experiment: Callable[[], 
     if is_again:
         missing |= _taken(set(addresses) - set(missing), name)
     if not missing:
-        return None
+        return Rest(text, params.pipeline, ())
 
     why = '; '.join(f'worker {task}, {address}, {missing[address]}'
                     for task, address in enumerate(addresses) if address in missing)

@@ -6,11 +6,16 @@ import json
 import pytest
 import tensorflow as tf
 
+from lingpipe.cluster.client import LostWorkerError
 from lingpipe.cluster.devices import Devices
+from lingpipe.cluster.workers import SilentWorkerError
 from lingpipe.commands import device_setup
 from lingpipe.commands.device_setup import listening_address, num_cpus
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.training import registry
 from lingpipe.training.experiment import Experiment
+
+ADDRESSES = ('127.0.0.1:1', '127.0.0.1:2')
 
 
 @pytest.mark.parametrize(('names', 'num_gpus', 'expected'), [
@@ -45,3 +50,25 @@ def test_tpus_are_started_where_they_are(workers: tuple[str, ...], master: str,
     placement = device_setup.place(Experiment.Params(), RunOptions('train', devices='tpu'))
     assert placement == device_setup.Placement(names, 'connected' if workers else None)
     assert masters == [master]
+
+
+@pytest.mark.parametrize(('missing', 'error', 'text'), [
+    # The run can go on without: it starts again, and finds that it has to.
+    ({}, LostWorkerError, r'^worker 1, 127.0.0.1:2, does not answer within 300 s \(cut off\)$'),
+    # It cannot, since no worker is left.
+    (dict.fromkeys(ADDRESSES, 'cut off'), SilentWorkerError, '; start it there with --mode='),
+])
+def test_a_worker_that_falls_silent_after_all_have_answered_does_not_end_an_elastic_run(
+        missing: dict[str, str], error: type[OSError], text: str,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer ended if a worker was killed while it connected to all of them."""
+    def find(*_: object, **__: object) -> Devices:
+        raise SilentWorkerError(ADDRESSES[1], 1, 300., 'cut off')
+
+    params = registry.get('tests.support.tiny_experiment.Tiny')
+    params.train.elastic_after_s = 1.
+    monkeypatch.setattr('lingpipe.cluster.workers.missing', lambda *_: missing)
+    monkeypatch.setattr(device_setup.devices, 'find', find)
+    options = RunOptions('train', devices=','.join(ADDRESSES))
+    with pytest.raises(error, match=text):
+        device_setup.place(params, options, make_experiment=params.instantiate)

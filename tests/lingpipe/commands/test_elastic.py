@@ -30,7 +30,9 @@ def found(missing: dict[str, str], takers: dict[str, str], monkeypatch: pytest.M
 
 
 def test_workers_that_all_answer_are_all_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found({}, {}, monkeypatch) is None
+    rest = found({}, {}, monkeypatch)
+    assert rest is not None
+    assert (rest.devices, rest.pipeline.num_cells, rest.missing) == (TEXT, 2, ())
 
 
 @pytest.mark.parametrize(('missing', 'takers', 'why'), [
