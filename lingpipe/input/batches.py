@@ -12,6 +12,7 @@ threads: the process hangs instead of ending. So the iterator ends before Python
 """
 from __future__ import annotations
 
+import traceback
 import weakref
 from collections.abc import Iterator
 
@@ -44,7 +45,12 @@ class Batches(Iterator[dict[str, Nested]]):
         if not self._iterators:
             raise StopIteration
         with one_sentence(self._name):
-            batch: dict[str, Nested] = next(self._iterators[0])
+            try:
+                batch: dict[str, Nested] = next(self._iterators[0])
+            except Exception as error:
+                # The frames of TensorFlow hold the iterator as long as the error is kept.
+                traceback.clear_frames(error.__traceback__)
+                raise
         self.num_given += 1
         return batch
 
