@@ -33,6 +33,7 @@ WindowOf = Callable[[Any, Any], tf.Tensor]
 
 GREY = np.full([1, 1, 3], 128, np.uint8)
 NUM_NAMED = 5   # Broken images that an error names.
+MOST_PIXELS = 1 << 27   # TensorFlow decodes no image that is higher or wider.
 # Images, or all if there are fewer: the share of broken ones among the first few says nothing.
 MIN_READ_FOR_SHARE = 1000
 _JPEG = b'\xff\xd8\xff'
@@ -103,7 +104,8 @@ class EncodedImageInput(Input):
                            index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns what `_decoded` does, in a graph."""
         size = tf.numpy_function(_size, [encoded], tf.int32, stateful=False)  # [2]; 0 if broken
-        height, width = tf.unstack(tf.maximum(tf.ensure_shape(size, [2]), 1))
+        # A damaged header may say 2^31 - 1, for which there is no random window.
+        height, width = tf.unstack(tf.clip_by_value(tf.ensure_shape(size, [2]), 1, MOST_PIXELS))
         image, is_whole = tf.numpy_function(
             self._decoded, [encoded, size, window_of(height, width), index], [tf.uint8, tf.bool])
         return image, is_whole

@@ -180,10 +180,13 @@ def test_a_broken_image_keeps_its_place_with_weight_0_and_is_logged(birds, caplo
                      caplog.text)
 
 
+CUT_PNG = tf.io.encode_png(np.zeros([9, 9, 3], np.uint8)).numpy()[:40]
+
+
 @pytest.mark.parametrize(
     'content', [b'', b'no image at all', b'\xff\xd8\xff', b'\x89PNG\r\n\x1a\n', jpeg(0)[:300],
-                tf.io.encode_png(np.zeros([9, 9, 3], np.uint8)).numpy()[:40]],
-    ids=['empty', 'text', 'jpeg start', 'png start', 'cut jpeg', 'cut png'])
+                CUT_PNG, CUT_PNG[:16] + b'\x7f\xff\xff\xff' * 2 + CUT_PNG[24:]],
+    ids=['empty', 'text', 'jpeg start', 'png start', 'cut jpeg', 'cut png', 'png of 2^31 - 1'])
 def test_all_kinds_of_broken_images_are_found(birds, content):
     (birds / 'test' / 'owl' / '01.jpg').write_bytes(content)
     source = folder(birds, split='test', max_broken_share=0.25,
