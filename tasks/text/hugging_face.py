@@ -30,10 +30,9 @@ def language_model(folder: str | os.PathLike[str], **fields: Any) -> LanguageMod
         has adapters of peft.
     """
     path = os.fspath(folder)
-    config, known = read_fields(path, fields_of)
+    config, known = read_fields(path, lambda config: fields_of(config) | balance_of(config))
     warn_of_rates(path, 'dropout', dropout_of(config))
-    params: dict[str, Any] = {'name': 'model', 'has_bytes': False, **known, **balance_of(config),
-                              **fields}
+    params: dict[str, Any] = {'name': 'model', 'has_bytes': False, **known, **fields}
     return LanguageModel.Params(**params)
 
 

@@ -32,8 +32,8 @@ def experts_of(config: Config, kind: str) -> dict[str, Any]:
     """The fields of the experts.
 
     Raises:
-      ValueError: a field is missing, or there is one expert a token with a gate of always 1, which
-        no network here has.
+      ValueError: a field is missing, a token has more experts than there are, or it has one with a
+        gate of always 1, which no network here has.
     """
     if kind not in MODELS:
         return NO_EXPERTS
@@ -43,7 +43,12 @@ def experts_of(config: Config, kind: str) -> dict[str, Any]:
         refuse('num_experts_per_tok', 1, '2 or more are, where the gates of a token are divided by '
                                          'their sum')
     name = 'num_local_experts' if 'num_local_experts' in config else 'num_experts'
-    return {'num_experts': number(config, name), 'num_chosen': num_chosen,
+    num_experts = number(config, name)
+    if num_chosen > num_experts:
+        raise ValueError(f'config.json has num_experts_per_tok={num_chosen} and '
+                         f'{name}={num_experts}, but a token chooses among these; write what the '
+                         'model has.')
+    return {'num_experts': num_experts, 'num_chosen': num_chosen,
             'normalises_gates': normalises, 'capacity_factor': 0.}
 
 

@@ -93,6 +93,7 @@ def test_dropout_of_gpt2_is_told_and_stays_in_its_config() -> None:
     ({'model_type': 'falcon'}, "model_type='falcon', which is not supported, while llama, mi"),
     ({'model_type': 'qwen2_moe'}, "model_type='qwen2_moe', in which every token also uses shared"),
     ({**MIXTRAL, 'num_experts_per_tok': 1}, 'num_experts_per_tok=1, which is not supported, while'),
+    ({**MIXTRAL, 'num_experts_per_tok': 9}, 'num_experts_per_tok=9 and num_local_experts='),
     ({**MIXTRAL, 'num_local_experts': None}, 'num_local_experts=None, but it must be a whole'),
     ({**MIXTRAL, 'router_jitter_noise': 0.1}, 'router_jitter_noise=0.1, which is not supported'),
     ({**KINDS['qwen3_moe'], 'decoder_sparse_step': 2}, 'decoder_sparse_step=2, which is not suppo'),
