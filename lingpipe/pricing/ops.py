@@ -98,17 +98,25 @@ def impure(path: str, op: tf.Operation) -> ValueError:
 
 
 def bytes_of(tensor: tf.Tensor) -> int:
-    """The bytes of a tensor, or of a list to which a loop appends one tensor a turn.
+    """The bytes of a tensor, or of a list whose tensors a loop makes, one a turn.
 
     They are 0 if the shape is not known.
     """
-    if tensor.dtype == tf.variant and tensor.op.type in LOOPS:
-        append = viewed(loop_body(tensor.op).outputs[tensor.value_index]).op
-        if append.type != 'TensorListPushBack':
-            return 0
-        return int(max_turns(tensor.op)) * bytes_of(append.inputs[1])
+    if tensor.dtype == tf.variant:
+        return _bytes_of_list(tensor.op, tensor.value_index) if tensor.op.type in LOOPS else 0
     is_known = tensor.shape.is_fully_defined() and tensor.dtype.size
-    return num_bytes(tensor) if is_known and tensor.dtype != tf.variant else 0
+    return num_bytes(tensor) if is_known else 0
+
+
+def _bytes_of_list(loop: tf.Operation, index: int) -> int:
+    """The bytes of a list, an output of a loop, to which a turn appends or in which it sets one."""
+    change = viewed(loop_body(loop).outputs[index]).op
+    if change.type == 'TensorListPushBack':
+        return int(max_turns(loop)) * bytes_of(change.inputs[1])
+    start = viewed(loop.inputs[index]).op
+    if change.type == 'TensorListSetItem' and start.type == 'TensorListReserve':
+        return (tf.get_static_value(start.inputs[1]) or 0) * bytes_of(change.inputs[2])
+    return 0
 
 
 def narrow_casts(graph: tf.Graph, names: Collection[str]) -> list[tf.Tensor]:

@@ -53,18 +53,22 @@ def most_bytes(run: Callable[[], object], device: str) -> float:
 
 
 def _bytes_in_use(space: xplane_pb2.XSpace) -> Iterator[float]:
-    """Yields the bytes in use after each allocation, as they were asked for."""
+    """Yields the bytes in use after each allocation, as they were asked for.
+
+    Of memory that was given out before the profile, the bytes count that the allocator took for it.
+    """
     given: dict[int, int] = {}   # address -> bytes that were asked for in the time of the profile
-    before = now = 0
+    now = 0
     for i, (is_allocation, stats) in enumerate(_sorted_events(space)):
         if i == 0:
-            before = stats['bytes_allocated'] - stats['allocation_bytes'] * is_allocation
+            now = stats['bytes_allocated']
+            now += -stats['allocation_bytes'] if is_allocation else stats['allocation_bytes']
         if is_allocation:
             given[stats['addr']] = stats['requested_bytes']
             now += stats['requested_bytes']
-            yield before + now
-        elif stats['addr'] in given:
-            now -= given.pop(stats['addr'])
+            yield now
+        else:
+            now -= given.pop(stats['addr'], stats['allocation_bytes'])
 
 
 def _sorted_events(space: xplane_pb2.XSpace) -> list[tuple[bool, Mapping[str, int]]]:

@@ -78,6 +78,17 @@ def test_a_loop_needs_what_a_turn_needs(x):
     assert most(y, x) == pytest.approx(11, abs=1.1)
 
 
+def test_an_array_that_a_loop_fills_is_there_until_it_is_stacked(x):
+    """Only the stack was counted, and not the tensors from which it is made."""
+    def body(i: tf.Tensor, array: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        return i + 1, array.write(i, tf.cumsum(x))
+
+    array = tf.TensorArray(tf.float32, 9, element_shape=[100])
+    _, array = tf.while_loop(lambda i, array: i < 9, body, (tf.constant(0), array),
+                             maximum_iterations=9)
+    assert most(array.stack(), x) == pytest.approx(18, abs=0.1)
+
+
 def test_nothing_needs_nothing():
     assert most_bytes([], set(), set()) == 0
 

@@ -54,7 +54,10 @@ def language() -> Subject:
 
 
 # A Transformer is measured by tests/tools/test_check_devices.py.
-SUBJECTS = {'gated': lambda: gated(6, 64, 8192), 'language': language, 'AmoebaNet': images}
+SUBJECTS = {'gated': lambda: gated(6, 64, 8192), 'weights': lambda: gated(4, 128, 64),
+            'language': language, 'AmoebaNet': images}
+# An AmoebaNet takes 6 to 12 s to trace for each plan.
+FEWER_PLANS = {'weights': PLANS[:1], 'AmoebaNet': PLANS[2::2]}
 
 
 def check_peaks(name: str, most: float) -> None:
@@ -64,8 +67,7 @@ def check_peaks(name: str, most: float) -> None:
     """
     cluster.configure(1, 1, 1)
     subject = SUBJECTS[name]()
-    # An AmoebaNet takes 6 to 12 s to trace for each plan.
-    for k, mode, schedule in PLANS[2::2] if name == 'AmoebaNet' else PLANS:
+    for k, mode, schedule in FEWER_PLANS.get(name, PLANS):
         gc.collect()
         before = bytes_in_use(CPU)
         program = subject.program([CPU] * k, num_cells=k, num_micro_batches=4, schedule=schedule,
@@ -79,11 +81,12 @@ def check_peaks(name: str, most: float) -> None:
 
 
 @pytest.mark.parametrize(('name', 'most'), [
-    ('gated', 1.05), ('language', 1.07), ('AmoebaNet', 1.25)])
+    ('gated', 1.05), ('weights', 1.05), ('language', 1.07), ('AmoebaNet', 1.25)])
 def test_peaks_are_as_forecast(name: str, most: float):
     """The gated parts took 1.08 times as much, and the language model 1.15 times.
 
-    Backward ops ran before any gradient had come.
+    Backward ops ran before any gradient had come. Where weights are most of the memory, the peak
+    seemed to be 1.18 times as high: what had been given out before the measurement never ended.
     """
     process = Fork(check_peaks, name, most, env={**os.environ, **SEEN_ALLOCATOR})
     _, err = process.communicate(timeout=400)
