@@ -72,16 +72,18 @@ setuptools.setup(
         'numpy>=1.26',                   # data in memory
         'protobuf>=4.22',                # messages to workers; the first with GetMessageClass
         'rich>=13.0',                    # tables and progress
-        'tensorboard>=2.18',             # reads the summaries
+        'tensorboard>=2.20',             # reads the summaries; as TensorFlow
     ],
     extras_require={
-        'cpu': ['tensorflow-cpu>=2.18'],             # 2.18 is the first that runs with NumPy 2
+        'cpu': ['tensorflow-cpu>=2.20'],             # older ones wait for the device of a value
+                                                     # with Python's lock in their hands, so that a
+                                                     # worker that hangs meanwhile is not found
         'docs': [
             'mkdocs>=1.6',                  # pages of Markdown; 1.6 checks anchors
             'mkdocstrings[python]>=1.0.7',  # the reference, from docstrings; 1.0.6 fails with
                                             # today's pymdown-extensions
         ],
-        'gpu': ['tensorflow[and-cuda]>=2.18'],       # as above, with NVIDIA's libraries
+        'gpu': ['tensorflow[and-cuda]>=2.20'],       # as above, with NVIDIA's libraries
         'hugging_face': HUGGING_FACE,
         'onnx': ONNX,
         'peft': SAFETENSORS,
