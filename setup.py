@@ -75,9 +75,9 @@ setuptools.setup(
         'tensorboard>=2.20',             # reads the summaries; as TensorFlow
     ],
     extras_require={
-        'cpu': ['tensorflow-cpu>=2.20'],             # older ones wait for the device of a value
-                                                     # with Python's lock in their hands, so that a
-                                                     # worker that hangs meanwhile is not found
+        'cpu': ['tensorflow-cpu>=2.20'],             # older ones hold Python's lock while they
+                                                     # wait for the device of a value, so that a
+                                                     # worker that hangs then is not found
         'docs': [
             'mkdocs>=1.6',                  # pages of Markdown; 1.6 checks anchors
             'mkdocstrings[python]>=1.0.7',  # the reference, from docstrings; 1.0.6 fails with

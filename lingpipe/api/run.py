@@ -290,7 +290,9 @@ class Run(GeneratingRun):
         facts = {'step': metadata['step'], 'model': self._options.model,
                  'task': metadata.get('task', {})}
         source = self.params.initialize_from.directory
-        if format == 'hugging_face':  # A tokenizer is the same in all runs after the first.
+        # Config and tokenizer are the same in all runs since the first. Adapters alone, as peft has
+        # them, belong to the weights that this run began with.
+        if format == 'hugging_face':
             source = origin_of_weights(source)
         return export(network.program, network.predictions.predictor(), path, format, facts,
                       source, dtype)

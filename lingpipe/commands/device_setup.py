@@ -136,7 +136,7 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
     except SilentWorkerError as error:
         if rest is None:
             raise
-        # It has answered a moment ago. The next start goes on without it.
+        # All workers had just answered, so this start needs it. The next one goes on without it.
         raise LostWorkerError(error.finding) from error
     if any('TPU' in name for name in available.names):
         _start_tpus(available.workers)

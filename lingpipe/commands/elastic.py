@@ -16,10 +16,10 @@ from lingpipe.training.experiment import Experiment
 
 @dataclasses.dataclass(frozen=True)
 class Rest:
-    """What there is without the workers that are missing, if any are.
+    """What a run can use: everything, or what is left without the workers that are missing.
 
     Attributes:
-      devices: the others, as --devices names them.
+      devices: those that can be used, as --devices names them.
       pipeline: what runs on them.
       missing: 'host:port' of the workers that are missing.
     """

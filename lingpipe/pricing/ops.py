@@ -109,7 +109,7 @@ def bytes_of(tensor: tf.Tensor) -> int:
 
 
 def _bytes_of_list(loop: tf.Operation, index: int) -> int:
-    """The bytes of a list, an output of a loop, to which a turn appends or in which it sets one."""
+    """The bytes of a list that a loop returns, if every turn appends or sets one of its tensors."""
     change = viewed(loop_body(loop).outputs[index]).op
     if change.type == 'TensorListPushBack':
         return int(max_turns(loop)) * bytes_of(change.inputs[1])

@@ -88,10 +88,10 @@ def params_of_newest_checkpoint(logdir: str) -> Experiment.Params | None:
 
 
 def origin_of_weights(directory: str) -> str:
-    """Where the weights of a run began: what the first of the runs before it took them from.
+    """Returns where weights come from, through all the runs that took them from one another.
 
     Args:
-      directory: what its `initialize_from.directory` names.
+      directory: what the last of these runs names in `initialize_from.directory`.
 
     Returns:
       A file or a folder of another program, or the checkpoints of a run that started from scratch.

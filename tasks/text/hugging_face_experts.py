@@ -46,8 +46,8 @@ def experts_of(config: Config, kind: str) -> dict[str, Any]:
     num_experts = number(config, name)
     if num_chosen > num_experts:
         raise ValueError(f'config.json has num_experts_per_tok={num_chosen} and '
-                         f'{name}={num_experts}, but a token chooses among these; write what the '
-                         'model has.')
+                         f'{name}={num_experts}, but a token cannot have more experts than there '
+                         'are; correct the one that is wrong.')
     return {'num_experts': num_experts, 'num_chosen': num_chosen,
             'normalises_gates': normalises, 'capacity_factor': 0.}
 

@@ -98,7 +98,7 @@ def _feed_forward_names(c: dict[str, Any]) -> tuple[str, list[tuple[str, str, st
 def with_fused_experts(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same weights as transformers 5 writes them with save_original_format=False."""
     fused = {name.replace('block_sparse_moe', 'mlp'): array for name, array in weights.items()
-            if '.experts.' not in name}
+             if '.experts.' not in name}
     layers = {name.split('.')[2] for name in weights if '.experts.' in name}
     for layer in layers:
         def stacked(*names: str, layer: str = layer) -> np.ndarray:

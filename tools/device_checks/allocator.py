@@ -55,7 +55,7 @@ def most_bytes(run: Callable[[], object], device: str) -> float:
 def _bytes_in_use(space: xplane_pb2.XSpace) -> Iterator[float]:
     """Yields the bytes in use after each allocation, as they were asked for.
 
-    Of memory that was given out before the profile, the bytes count that the allocator took for it.
+    Memory that was given out before the profile counts with the bytes that the allocator took.
     """
     given: dict[int, int] = {}   # address -> bytes that were asked for in the time of the profile
     now = 0

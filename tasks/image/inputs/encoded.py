@@ -33,7 +33,7 @@ WindowOf = Callable[[Any, Any], tf.Tensor]
 
 GREY = np.full([1, 1, 3], 128, np.uint8)
 NUM_NAMED = 5   # Broken images that an error names.
-MOST_PIXELS = 1 << 27   # TensorFlow decodes no image that is higher or wider.
+LONGEST_SIDE = 1 << 27   # of an image, in pixels, that TensorFlow decodes
 # Images, or all if there are fewer: the share of broken ones among the first few says nothing.
 MIN_READ_FOR_SHARE = 1000
 _JPEG = b'\xff\xd8\xff'
@@ -105,7 +105,7 @@ class EncodedImageInput(Input):
         """Returns what `_decoded` does, in a graph."""
         size = tf.numpy_function(_size, [encoded], tf.int32, stateful=False)  # [2]; 0 if broken
         # A damaged header may say 2^31 - 1, for which there is no random window.
-        height, width = tf.unstack(tf.clip_by_value(tf.ensure_shape(size, [2]), 1, MOST_PIXELS))
+        height, width = tf.unstack(tf.clip_by_value(tf.ensure_shape(size, [2]), 1, LONGEST_SIDE))
         image, is_whole = tf.numpy_function(
             self._decoded, [encoded, size, window_of(height, width), index], [tf.uint8, tf.bool])
         return image, is_whole

@@ -86,7 +86,7 @@ def test_peaks_are_as_forecast(name: str, most: float):
     """The gated parts took 1.08 times as much, and the language model 1.15 times.
 
     Backward ops ran before any gradient had come. Where weights are most of the memory, the peak
-    seemed to be 1.18 times as high: what had been given out before the measurement never ended.
+    seemed to be 1.18 times as high: memory from before the measurement was never taken off.
     """
     process = Fork(check_peaks, name, most, env={**os.environ, **SEEN_ALLOCATOR})
     _, err = process.communicate(timeout=400)
