@@ -13,7 +13,7 @@ from lingpipe.checkpoint.chosen_step import check_name
 from lingpipe.commands.experiment_params import chosen, with_options
 from lingpipe.commands.run_options import RunOptions, may_be_logdir
 from lingpipe.hyperparams import fields_of
-from lingpipe.hyperparams.value_text import write
+from lingpipe.hyperparams.text import write
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training import registry
 from lingpipe.training.experiment import Experiment

@@ -12,14 +12,13 @@ Every Params knows its parent, so an error deep in an experiment names the whole
 Therefore a Params has one place only: one that has a parent already is copied when it is assigned
 elsewhere. A dict in Params is read-only and sorted by key; `p['reads.x'] = ...` sets an entry.
 
-Each file imports only those before it: paths, value_text, class_names, field_types, fields, text,
-params, configurable.
+Each file imports only those before it: paths, text, class_names, field_types, fields, params,
+configurable.
 """
 from lingpipe.hyperparams.configurable import Configurable
 from lingpipe.hyperparams.fields import ABSENT, REQUIRED, field, fields_of
-from lingpipe.hyperparams.params import Params, path_of
+from lingpipe.hyperparams.params import Params, diff, path_of
 from lingpipe.hyperparams.paths import ParamsError, UnknownParamError
-from lingpipe.hyperparams.text import diff
 
 __all__ = ['ABSENT', 'REQUIRED', 'Configurable', 'Params', 'ParamsError', 'UnknownParamError',
            'diff', 'field', 'fields_of', 'path_of']

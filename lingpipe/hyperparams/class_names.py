@@ -12,7 +12,7 @@ import sys
 from typing import Any, ClassVar, TypeGuard
 
 from lingpipe.hyperparams.paths import ParamsError
-from lingpipe.hyperparams.value_text import Word
+from lingpipe.hyperparams.text import Written
 from lingpipe.wording.values import nearest, shortened, show
 
 _OWN_PACKAGE = 'lingpipe'
@@ -31,7 +31,7 @@ def class_name(cls: type[Owned]) -> str:
     return f'{named.__module__}:{named.__qualname__}'
 
 
-def find_class(word: Word, where: str, expected: type[Owned] = Owned) -> type[Owned]:
+def find_class(written: Written, where: str, expected: type[Owned] = Owned) -> type[Any]:
     """The Params class that `class_name` names, or a ParamsError if this text cannot have it.
 
     The error begins with `where`, the path of the Params, and proposes subclasses of `expected`.
@@ -39,18 +39,18 @@ def find_class(word: Word, where: str, expected: type[Owned] = Owned) -> type[Ow
     def error(problem: str) -> ParamsError:
         return ParamsError(f'{where or "the root"}: {problem}', where)
 
-    name = shortened(word.text)
-    module_name, _, qualname = word.text.partition(':')
+    name = shortened(written.text)
+    module_name, _, qualname = written.text.partition(':')
     if not all(map(str.isidentifier, [*module_name.split('.'), *qualname.split('.')])):
-        if '<locals>' in word.text:
-            raise error(f'{show(word.text)} is a class in a function, which no text can name; '
+        if '<locals>' in written.text:
+            raise error(f'{show(written.text)} is a class in a function, which no text can name; '
                         'define it at the top of its module, or of a cell of the notebook')
         only = expected if expected is not Owned and not expected.__subclasses__() else None
-        like = class_like(word.text, expected) or only
-        raise error(f'{show(word.text)} is not the name of a class; '
+        like = class_like(written.text, expected) or only
+        raise error(f'{show(written.text)} is not the name of a class; '
                     f'write {class_name(like) if like else "package.module:Class"}')
     is_own = module_name.partition('.')[0] == _OWN_PACKAGE
-    if not (word.is_by_person or is_own or module_name in sys.modules):
+    if not (written.is_by_person or is_own or module_name in sys.modules):
         raise error(f'{name} is in a module that nothing here has imported, and reading a text '
                     f'imports only modules of {_OWN_PACKAGE}; if you trust that module, let the '
                     'experiment import it, or name it in a flag')

@@ -4,19 +4,22 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+from collections.abc import Callable
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin
 
 from lingpipe.hyperparams.class_names import class_like, find_class, is_params_class
 from lingpipe.hyperparams.paths import ParamsError, join_path
-from lingpipe.hyperparams.value_text import Word, read, write
+from lingpipe.hyperparams.text import Written, read, write
 from lingpipe.wording.keras_words import remedy_for
 from lingpipe.wording.values import nearest, show
 
 _SCALARS = (NoneType, bool, int, float, str)
 _UNIONS = (Union, UnionType)
-_WORDS: dict[type, dict[str, Any]] = {
-    NoneType: {'none': None, 'null': None}, bool: {'true': True, 'false': False}}
+_FROM_WORD: dict[type, Callable[[str], Any]] = {
+    NoneType: {'none': None, 'null': None}.__getitem__, int: int, float: float,
+    bool: {'true': True, 'false': False}.__getitem__}
+_NO_NAME = re.compile(r'[-+.\d[({"\']')  # How a text begins that names no class.
 
 
 class Entries(dict[str, Any]):
@@ -61,7 +64,7 @@ def convert(value: object, tp: Any, where: str) -> Any:
     """The value as a field of the type `tp` stores it, or a ParamsError about the path `where`.
 
     Lists become tuples, ints become floats where these are asked for, NumPy's scalars become
-    Python's, and Words are decided. Of a union, the first type that the value fits counts.
+    Python's, and what is Written is read. Of a union, the first type that the value fits counts.
     """
     numpy = sys.modules.get('numpy')  # Without it, there is no NumPy scalar: it is not imported.
     if numpy is not None and isinstance(value, numpy.generic):
@@ -80,9 +83,11 @@ def convert(value: object, tp: Any, where: str) -> Any:
             pass
     if errors:
         raise errors[0]
+    if isinstance(value, Written):
+        value = read(value, where)
 
     # That a word is no list, and no None, says less than why it is none of the rest.
-    unlikely = (tuple, dict) if isinstance(value, (str, Word)) else ()
+    unlikely = (tuple, dict) if isinstance(value, (str, Written)) else ()
     likely = [m for m in members if m is not NoneType and get_origin(m) not in unlikely]
     rule = _rule(value, likely[0] if len(likely) == 1 else tp)
     raise ParamsError(f'{where}={show(value)} {rule}', where)
@@ -94,7 +99,7 @@ def _fitted(value: object, tp: Any, where: str) -> object:
     It raises ParamsError if a part of the value does not fit, and any other error if all does not.
     """
     if tp in _SCALARS:
-        return _fitted_to_scalar(value, tp)
+        return _fitted_to_scalar(value, tp, where)
     origin, args = get_origin(tp), get_args(tp)
     if origin is Literal:
         for choice in args:
@@ -102,31 +107,35 @@ def _fitted(value: object, tp: Any, where: str) -> object:
                 if convert(value, type(choice), where) == choice:
                     return choice
 
-    if origin is tuple and isinstance(value, Word) and value.is_by_person and ',' in value.text:
-        value = read(f'[{value.text}]', where, is_by_person=True)  # A person's 1,2 is [1, 2].
+    if isinstance(value, Written) and origin in (tuple, dict):
+        is_bare = ',' in value.text and not value.text.startswith(('[', '('))
+        if value.is_by_person and origin is tuple and is_bare:
+            value = Written(f'[{value.text}]', is_by_person=True)  # A person's 1,2 is [1, 2].
+        value = read(value, where)
     if origin is tuple and isinstance(value, (list, tuple)):
         types = [args[0]] * len(value) if args[1:] == (...,) else args
         items = enumerate(list(zip(value, types, strict=True)))
         return tuple(convert(item, of, join_path(where, i)) for i, (item, of) in items)
     if origin is dict and isinstance(value, dict):
-        by_key = {_fitted_to_scalar(key, str): value[key] for key in sorted(value)}
+        by_key = {_fitted_to_scalar(key, str, where): value[key] for key in sorted(value)}
         return Entries({k: convert(v, args[1], join_path(where, k)) for k, v in by_key.items()})
 
     if origin is None and isinstance(value, tp):
         return value
-    if is_params_class(tp) and isinstance(value, Word) and not re.match(r'[-+.\d]', value.text):
+    if is_params_class(tp) and isinstance(value, Written) and not _NO_NAME.match(value.text):
         return convert(find_class(value, where, tp)(), tp, where)
     raise TypeError
 
 
-def _fitted_to_scalar(value: object, tp: type) -> Any:
+def _fitted_to_scalar(value: object, tp: type, where: str) -> Any:
     """The value as a str, int, float, bool or None; raises as `_fitted` does."""
-    if isinstance(value, Word):
-        if tp is not str:
-            return _WORDS[tp][value.text.lower()] if tp in _WORDS else tp(value.text)
+    if isinstance(value, Written) and tp is str:
         if value.is_by_person and not value.text.startswith(('"', "'")):
             return value.text
-    elif isinstance(value, (int, float) if tp is float else tp):
+        value = read(value, where)
+    if isinstance(value, Written):
+        return _FROM_WORD[tp](value.text.lower())
+    if isinstance(value, (int, float) if tp is float else tp):
         if isinstance(value, str):
             value.encode()  # UnicodeEncodeError, a ValueError, if no file can hold it.
             return str.__str__(value)
@@ -156,5 +165,5 @@ def _rule(value: object, tp: Any) -> str:
         example = f'{remedy}, as {tp.written_as}' if tp.written_as else remedy
         remedy = (f'write {like.__qualname__}() of {like.__module__}' if like
                   else remedy_for(value) or example)
-    is_other = 'is not of type' if isinstance(value, Word) else f'is of type {kind}, not'
+    is_other = 'is not of type' if isinstance(value, Written) else f'is of type {kind}, not'
     return f'{is_other} {name}; {remedy}'

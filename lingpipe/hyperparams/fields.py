@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 from lingpipe.hyperparams.class_names import Owned
 from lingpipe.hyperparams.field_types import can_hold, convert, holds_numbers, type_name
 from lingpipe.hyperparams.paths import ParamsError, join_path
-from lingpipe.hyperparams.value_text import Word
+from lingpipe.hyperparams.text import Written
 from lingpipe.wording.bounds import Bounds
 from lingpipe.wording.values import show
 
@@ -38,7 +38,7 @@ class Field(NamedTuple):
 
     def converted(self, value: object, where: str) -> Any:
         """The value as this field stores it, or a ParamsError about the path `where`."""
-        if value is REQUIRED or isinstance(value, Word) and value.text == 'REQUIRED':
+        if value is REQUIRED or isinstance(value, Written) and value.text == 'REQUIRED':
             return REQUIRED
         converted = convert(value, self.type, where)
         self._check_numbers(converted, self.type, where)

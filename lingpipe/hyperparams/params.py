@@ -2,23 +2,23 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from functools import reduce
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform, get_args
 
-from lingpipe.hyperparams import text as whole_text
 from lingpipe.hyperparams.class_names import Owned, class_name, find_class, is_params_class
 from lingpipe.hyperparams.field_types import Entries
-from lingpipe.hyperparams.fields import REQUIRED, check_fields, fields_of, parts
+from lingpipe.hyperparams.fields import ABSENT, REQUIRED, check_fields, fields_of, parts
 from lingpipe.hyperparams.paths import Key, ParamsError, UnknownParamError, join_path, split_path
-from lingpipe.hyperparams.value_text import Word, read
+from lingpipe.hyperparams.text import Written, parsed, write
 from lingpipe.wording.counts import counted
 from lingpipe.wording.keras_words import place_of
 from lingpipe.wording.values import nearest, shortened, show
 
 T = TypeVar('T', bound='Params')
 
+_signature = functools.cache(inspect.signature)  # A network has many layers of the same class.
 _MAX_DEPTH = 50  # The steps of the longest path of Params, well within Python's recursion limit.
 
 
@@ -122,25 +122,23 @@ class Params(Owned):
             name = type(self).__qualname__
             raise ParamsError(f'{path_of(self) or name} makes no object: {name} belongs to no '
                               'Configurable; define it as the class Params inside one')
-        made = _made(self.owner, self, *args, **kwargs)
+        init, more = f'__init__ of {self.owner.__qualname__}', ', path' if args else ''
+        try:
+            _signature(self.owner).bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise ParamsError(f'{init} does not take what it is given ({error}); '
+                              f'write def __init__(self, params{more})') from error
+        made = self.owner(self, *args, **kwargs)
         if not hasattr(made, 'params'):
-            raise ParamsError(f'__init__ of {self.owner.__qualname__} does not call that of its '
-                              'base class; begin it with super().__init__(params'
-                              f'{", path" if args else ""})')
+            raise ParamsError(f'{init} does not call that of its base class; '
+                              f'begin it with super().__init__(params{more})')
         return made
 
     # The text.
 
     def override(self, path: str, text: str) -> Self:
         """Sets the value at a path from a person's text, read by the field's type."""
-        where = '.'.join(filter(None, [path_of(self), path]))
-        try:
-            self[path] = read(text, where, is_by_person=True)
-        except ParamsError as error:
-            try:
-                self[path] = Word(text.strip(), is_by_person=True)  # '[a' may be a string.
-            except ParamsError:
-                raise error from None
+        self[path] = Written(text.strip(), is_by_person=True)
         return self
 
     def override_all(self, settings: Iterable[str]) -> Self:
@@ -155,7 +153,7 @@ class Params(Owned):
 
     def to_text(self) -> str:
         """The class, then one line `path : value` for every value; equal Params have equal text."""
-        return ''.join(line + '\n' for line in whole_text.lines(self))
+        return ''.join(line + '\n' for line in _lines(self))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -164,7 +162,7 @@ class Params(Owned):
         Empty lines and lines that start with '#' are skipped; a field without a line keeps its
         default. Reading imports no modules but lingpipe's own; see class_names.py.
         """
-        root = whole_text.parsed(text)
+        root = parsed(text)
         try:
             params = _value_of(root, '')
             if isinstance(params, cls):
@@ -185,7 +183,7 @@ class Params(Owned):
     def walk(self) -> Iterator[tuple[str, Params]]:
         """(path, params) of these Params, whose path is '', and of all that are nested in them."""
         for keys, params in _nested(self):
-            yield reduce(join_path, keys, ''), params
+            yield functools.reduce(join_path, keys, ''), params
 
     def copy(self) -> Self:
         """A deep copy, not frozen, with no parent."""
@@ -200,11 +198,11 @@ class Params(Owned):
 
     def __eq__(self, other: object) -> bool:
         """Equal in class and values, as their text is: nan equals nan, and 0.0 is not -0.0."""
-        return not whole_text.diff(self, other) if isinstance(other, Params) else NotImplemented
+        return not diff(self, other) if isinstance(other, Params) else NotImplemented
 
     def __repr__(self) -> str:
         changed = [f'{name}={show(value)}' for name, value in parts(self).items()
-                   if whole_text.diff(fields_of(self)[name].default, value)]
+                   if diff(fields_of(self)[name].default, value)]
         return shortened(f'{type(self).__qualname__}({", ".join(changed)})')
 
     # Places.
@@ -216,7 +214,7 @@ class Params(Owned):
         for i, key in enumerate(keys):
             values = parts(value)
             if key not in values:
-                raise _unknown(value, key, reduce(join_path, keys[:i], path_of(self)), tp)
+                raise _unknown(value, key, functools.reduce(join_path, keys[:i], path_of(self)), tp)
             tp = fields_of(value)[str(key)].type if isinstance(value, Params) else None
             value = values[key]
         return value
@@ -282,6 +280,37 @@ def with_path(params: T, path: str, parent: Params | None = None) -> T:
     return params
 
 
+def diff(a: object, b: object, path: str = '') -> list[tuple[str, Any, Any]]:
+    """(path, value in a, value in b) of all that differs.
+
+    A change of class is one difference, whose values are the two Params.
+    """
+    if type(a) is type(b) and not (_is_plain(a) and _is_plain(b)):
+        parts_a, parts_b = parts(a), parts(b)
+        return [difference for key in parts_a | parts_b for difference in diff(
+            parts_a.get(key, ABSENT), parts_b.get(key, ABSENT), join_path(path, key))]
+    return [] if type(a) is type(b) and write(a) == write(b) else [(path, a, b)]
+
+
+def _lines(value: object, path: str = '') -> Iterator[str]:
+    """The lines of the value at a path; values are equal if and only if their lines are."""
+    before = f'{path} : ' if path else ''
+    if isinstance(value, Params):
+        yield before + class_name(type(value))
+    elif _is_plain(value):
+        yield before + write(value)
+        return
+    for key, part in parts(value).items():
+        yield from _lines(part, join_path(path, key))
+
+
+def _is_plain(value: object) -> bool:
+    """Whether the text of a value is one line."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return not (isinstance(value, Params) or isinstance(value, dict) and value)
+
+
 def _restored(cls: type[Params], values: dict[str, Any], is_frozen: bool) -> Params:
     params = cls(**values)
     return params.freeze() if is_frozen else params
@@ -296,40 +325,24 @@ def _nested(value: object, *keys: Key) -> list[tuple[tuple[Key, ...], Params]]:
     return found
 
 
-def _value_of(node: whole_text.Written, path: str) -> Any:
+def _value_of(written: Written, path: str) -> Any:
     """The value at a path, for a field to convert. Params are made here, each with its path."""
-    if node.text is None:
-        values = {key: _value_of(child, join_path(path, key)) for key, child in node.below.items()}
-        if list(values) == list(range(len(values))):
-            return list(values.values())
-        if all(isinstance(key, str) for key in values):
-            return values
-        raise ParamsError(f'{path} lists the items {", ".join(map(str, values))}; '
-                          'number them from 0, in order', path)
-    if path and not node.below:
-        return read(node.text, path, is_by_person=False)
+    if path and not written.below:
+        return written
+    if written.text:
+        params: Params = with_path(find_class(written, path)(), path)
+        for key, part in written.below.items():
+            params._at((key,))  # There is such a field.
+            params._store(key, _value_of(part, join_path(path, key)))
+        return params
 
-    params = find_class(Word(node.text, is_by_person=False), path)()
-    assert isinstance(params, Params)
-    with_path(params, path)
-    for key, child in node.below.items():
-        params._at((key,))  # There is such a field.
-        params._store(key, _value_of(child, join_path(path, key)))
-    return params
-
-
-def _made(owner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Returns owner(*args, **kwargs). Raises ParamsError if its __init__ takes other arguments."""
-    try:
-        return owner(*args, **kwargs)
-    except TypeError as error:
-        try:
-            inspect.signature(owner).bind(*args, **kwargs)
-        except TypeError as mismatch:
-            more = ', path' if len(args) > 1 else ''
-            raise ParamsError(f'__init__ of {owner.__qualname__} does not take what it is given '
-                              f'({mismatch}); write def __init__(self, params{more})') from error
-        raise
+    values = {key: _value_of(part, join_path(path, key)) for key, part in written.below.items()}
+    if list(values) == list(range(len(values))):
+        return list(values.values())
+    if all(isinstance(key, str) for key in values):
+        return values
+    raise ParamsError(f'{path} lists the items {", ".join(map(str, values))}; '
+                      'number them from 0, in order', path)
 
 
 def _unknown(value: object, key: Key, path: str, tp: Any = None) -> UnknownParamError:

@@ -10,7 +10,7 @@ import shlex
 
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.hyperparams import Params
-from lingpipe.hyperparams.value_text import write
+from lingpipe.hyperparams.text import write
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.initialize_from import InitializeFrom
 
