@@ -238,6 +238,7 @@ OF_LIBRARIES = {
         'TensorFlow: adds an op to a graph',
     ('lingpipe.pipeline.execution.task_call', '_set_device'): 'TensorFlow: the device of an op',
     ('lingpipe.pricing.ops', '_get_function'): 'TensorFlow: the function that an op calls',
+    ('lingpipe.process.graph_lifetime', '_registry'): 'TensorFlow: gradients by name',
     ('lingpipe.training.experiment_class', '_initializing'):
         'Python: whether a module is being imported',
 }

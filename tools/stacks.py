@@ -29,6 +29,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.process.graph_lifetime import custom_gradient
 from lingpipe.tasks.image.amoebanet import AmoebaNet
 
 SEED = 1234
@@ -62,7 +63,7 @@ class Delay(Layer):
         forward_ms, backward_ms = self.params.forward_ms, self.params.backward_ms
         device = self.params.device
 
-        @tf.custom_gradient
+        @custom_gradient
         def wait(x: tf.Tensor, scale: tf.Tensor) -> tuple[
                 tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
             """Returns x * scale, and the function of its gradients; both take their time."""

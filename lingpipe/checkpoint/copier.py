@@ -21,6 +21,7 @@ from lingpipe.cluster.client import (
     is_on_worker,
     wait_for_assignments,
 )
+from lingpipe.process.graph_lifetime import wrap_function
 
 _GROUP_SIZE = 64   # variables: preparing a group takes a time that grows with its size squared
 
@@ -48,7 +49,7 @@ class Copier:
         handles = [self._handles(group) for group in self._groups]
         self._shelves = [self._shelf(group) for group in self._groups]
         wait_for_assignments(shelf for shelf in self._shelves if shelf is not None)
-        self._graph = tf.compat.v1.wrap_function(
+        self._graph = wrap_function(
             lambda: [self._copied(*one) for one in
                      zip(self._groups, handles, self._shelves, strict=True)], [])
         self._emptying: dict[int, Callable[[], list[tf.Tensor]]] = {}   # graphs, by group
@@ -115,7 +116,7 @@ class Copier:
             return [*values, done_after(emptied)]
 
         if number not in self._emptying:
-            self._emptying[number] = tf.compat.v1.wrap_function(body, [])
+            self._emptying[number] = wrap_function(body, [])
         return list(self._emptying[number]()[:-1])
 
     def _copied(self, group: list[str], handles: list[tf.Tensor] | tf.Tensor,

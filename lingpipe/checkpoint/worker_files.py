@@ -23,6 +23,7 @@ from lingpipe.cluster import HOME
 from lingpipe.cluster.at_once import at_once
 from lingpipe.cluster.client import done_after, host_of, is_broken, is_on_worker
 from lingpipe.process import error_text
+from lingpipe.process.graph_lifetime import wrap_function
 
 _Graph = Callable[..., Any]
 _TEXT = tf.TensorSpec([], tf.string)
@@ -174,7 +175,7 @@ class WorkerFiles:
 
 
 def _wrapped(body: Callable[..., Any], *specs: tf.TensorSpec) -> _Graph:
-    graph: _Graph = tf.compat.v1.wrap_function(body, list(specs))
+    graph: _Graph = wrap_function(body, list(specs))
     return graph
 
 

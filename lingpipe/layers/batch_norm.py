@@ -31,6 +31,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.static_shapes import as_spec, num_elements
+from lingpipe.process.graph_lifetime import custom_gradient
 
 
 class BatchNorm(Layer):
@@ -135,7 +136,7 @@ def normalise_over_replicas(
     Returns:
       y [n, C] in the dtype of x, and the mean and variance [C] of all rows, without gradient.
     """
-    @tf.custom_gradient
+    @custom_gradient
     def normalised(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> tuple[
             tuple[tf.Tensor, tf.Tensor, tf.Tensor],
             Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]]:

@@ -40,6 +40,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.layers.nested import Nested
+from lingpipe.process.graph_lifetime import custom_gradient
 
 
 def causal_attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, documents: tf.Tensor | None,
@@ -56,7 +57,7 @@ def causal_attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, documents: tf.Ten
     Returns:
       [b, T, G r h] in the dtype of q.
     """
-    @tf.custom_gradient
+    @custom_gradient
     def attended(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tuple[
             tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]]:
         """Returns the attention [b, T, G r h], and what computes its gradients."""

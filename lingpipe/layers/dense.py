@@ -21,9 +21,10 @@ from lingpipe.layers.projection import projection_flops
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 from lingpipe.pricing import traced_cost
+from lingpipe.process.graph_lifetime import custom_gradient
 
 
-@tf.custom_gradient
+@custom_gradient
 def gelu(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
     """x * P(X <= x), X normal (Hendrycks and Gimpel, 2016), exact.
 
@@ -39,7 +40,7 @@ def _normal_cdf(x: tf.Tensor) -> tf.Tensor:
     return 0.5 * (1 + tf.math.erf(x * math.sqrt(0.5)))
 
 
-@tf.custom_gradient
+@custom_gradient
 def gelu_tanh(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
     """x * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, which is near to gelu; GPT-2 has it.
 

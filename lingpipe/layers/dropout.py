@@ -24,6 +24,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
+from lingpipe.process.graph_lifetime import custom_gradient
 
 _RANGE = 1 << 16
 
@@ -45,7 +46,7 @@ def drop(x: tf.Tensor, rate: float, seed: tf.Tensor,
     scale = _RANGE / (_RANGE - threshold)
     is_kept = _random_mask(threshold, seed, dims(x) if mask_shape is None else mask_shape)
 
-    @tf.custom_gradient
+    @custom_gradient
     def masked(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         y = x * (tf.cast(is_kept, x.dtype) * scale)
         return y, lambda dy: dy * (tf.cast(is_kept, dy.dtype) * scale)

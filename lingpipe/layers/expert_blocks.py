@@ -23,6 +23,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from lingpipe.layers.shapes import dims
+from lingpipe.process.graph_lifetime import custom_gradient
 
 _LEAST, _MOST = 16, 256   # S
 _LEAST_IF_UNKNOWN = 8   # where N is not known, as in decoding, which has few rows
@@ -89,7 +90,7 @@ class ExpertBlocks:
         Returns:
           [B, S, U] in this dtype.
         """
-        @tf.custom_gradient
+        @custom_gradient
         def multiplied(blocks: tf.Tensor, matrices: tf.Tensor) -> tuple[
                 tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
             """Returns the products, and what computes their gradients."""

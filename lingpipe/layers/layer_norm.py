@@ -26,6 +26,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim, num_rows
 from lingpipe.layers.static_shapes import as_spec, num_elements
+from lingpipe.process.graph_lifetime import custom_gradient
 
 
 class LayerNorm(Layer):
@@ -68,7 +69,7 @@ def layer_norm(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float
 
     It is computed in float32; the result has the dtype of x.
     """
-    @tf.custom_gradient
+    @custom_gradient
     def normalised(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> tuple[
             tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]]:
         """Returns the output, and the function of the gradients of all arguments."""

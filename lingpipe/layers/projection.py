@@ -9,6 +9,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from lingpipe.layers.shapes import as_rows
+from lingpipe.process.graph_lifetime import custom_gradient
 
 
 def project(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor | None = None) -> tf.Tensor:
@@ -28,7 +29,7 @@ def add_bias(y: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     return _add_narrow_bias(y, tf.cast(b, y.dtype))
 
 
-@tf.custom_gradient
+@custom_gradient
 def _add_narrow_bias(y: tf.Tensor, b: tf.Tensor) -> tuple[
         tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
     def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -16,6 +16,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim, num_rows
 from lingpipe.layers.static_shapes import as_spec
+from lingpipe.process.graph_lifetime import custom_gradient
 
 
 class RMSNorm(Layer):
@@ -56,7 +57,7 @@ def rms_norm(x: tf.Tensor, scale: tf.Tensor, epsilon: float) -> tf.Tensor:
 
     It is computed in float32; the result has the dtype of x.
     """
-    @tf.custom_gradient
+    @custom_gradient
     def normalised(x: tf.Tensor, scale: tf.Tensor) -> tuple[
             tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
         """Returns the output, and the function of the gradients of both arguments."""

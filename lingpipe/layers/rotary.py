@@ -15,6 +15,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from lingpipe.hyperparams import Params, field
+from lingpipe.process.graph_lifetime import custom_gradient
 
 
 class RotaryScaling(Params):
@@ -60,7 +61,7 @@ def rotate(x: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor) -> tf.Tensor:
     It is computed in float32; the result has the dtype of x. The gradient is the rotation back,
     which reads no activation.
     """
-    @tf.custom_gradient
+    @custom_gradient
     def rotated(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         return _rotated(x, cos, sin), lambda dy: _rotated(dy, cos, -sin)
 

@@ -34,6 +34,7 @@ from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.softmax import Logits, add_logs
 from lingpipe.layers.static_shapes import num_elements, static_shape
 from lingpipe.layers.weighting import check_weight, weight_by_row
+from lingpipe.process.graph_lifetime import custom_gradient
 
 
 def logits_of(path: str, vocabulary_shards: int) -> tuple[str, ...]:
@@ -118,7 +119,7 @@ class SoftmaxShard(Logits):
                              'or Params.reads.')
 
 
-@tf.custom_gradient
+@custom_gradient
 def _sums(logits: tf.Tensor, largest: tf.Tensor, column: tf.Tensor) -> tuple[
         tuple[tf.Tensor, tf.Tensor, tf.Tensor],
         Callable[..., tuple[tf.Tensor, None, None]]]:

@@ -17,6 +17,7 @@ from lingpipe.layers.projection import projection_flops
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
 from lingpipe.layers.static_shapes import as_spec, num_elements
+from lingpipe.process.graph_lifetime import custom_gradient
 
 
 class SwiGLU(Shardable, Adaptable):
@@ -74,7 +75,7 @@ class SwiGLU(Shardable, Adaptable):
         return Cost(flops, self.num_weights, as_spec(x))
 
 
-@tf.custom_gradient
+@custom_gradient
 def gated(gate: tf.Tensor, up: tf.Tensor) -> tuple[
         tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
     """silu(gate) * up. Only the two arguments are kept for backward."""

@@ -11,6 +11,7 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context, Emissions
 from lingpipe.layers.nested import Nested, flatten, leaves, map_leaves
 from lingpipe.pricing.ops import impure, impure_types
+from lingpipe.process import graph_lifetime
 
 FPROP = 'fprop'   # The name scope of all ops of a fprop.
 
@@ -74,6 +75,7 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
         with tf.name_scope(FPROP):
             ctx = Context(training, 0, *position)
             outputs = layer.fprop(layer.theta(weights), ctx, *positional, **by_name)
+    graph_lifetime.hold_gradients(graph)
 
     if outputs is None and training and ctx.emissions == Emissions():
         _check_in_vain(layer, graph, lambda: trace(layer, *args, training=False, **kwargs))

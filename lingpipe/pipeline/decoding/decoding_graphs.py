@@ -12,6 +12,7 @@ from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.pipeline.decoding.search_loop import GroupState, SearchLoop, grown_shapes
 from lingpipe.pipeline.decoding.sentence_group import specs_of
 from lingpipe.pipeline.planning.dataflow import Value
+from lingpipe.process.graph_lifetime import wrap_function
 
 
 class DecodingGraphs:
@@ -25,9 +26,9 @@ class DecodingGraphs:
         self.values = values
         self._loop = loop
         # wrap_function, unlike tf.function, does not chain stateful calls; see step_graph.py.
-        self.whole = functools.cache(lambda num_groups: tf.compat.v1.wrap_function(
+        self.whole = functools.cache(lambda num_groups: wrap_function(
             self.decode, specs_of(values) * num_groups))
-        self.start = functools.cache(lambda num_groups: tf.compat.v1.wrap_function(
+        self.start = functools.cache(lambda num_groups: wrap_function(
             self._start, specs_of(values) * num_groups))
         self.go_on = functools.cache(self._go_on)
 
@@ -63,7 +64,7 @@ class DecodingGraphs:
             ends = [self._loop.go_on(state, state.search.position + num_steps) for state in states]
             return [(end.past, end.search) for end in ends]
 
-        return tf.compat.v1.wrap_function(go_on, [tf.TensorSpec([], tf.int32), *specs])
+        return wrap_function(go_on, [tf.TensorSpec([], tf.int32), *specs])
 
     def _groups(self, args: Sequence[tf.Tensor]) -> list[tuple[dict[Value, Nested], NestedMap]]:
         """The values of the batch, and what else is given, of each group."""

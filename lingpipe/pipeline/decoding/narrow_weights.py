@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from lingpipe.layers.nested import Nested
 from lingpipe.pricing import narrow_casts
+from lingpipe.process.graph_lifetime import wrap_function
 
 
 def narrow_weights(function: Callable[..., object], weights: Mapping[str, tf.TensorSpec],
@@ -55,7 +56,7 @@ def _traced(function: Callable[..., object], weights: Mapping[str, tf.TensorSpec
         function(*tf.nest.pack_sequence_as(specs, flat))
 
     with tf.init_scope():   # This may be asked for while another graph is built.
-        return tf.compat.v1.wrap_function(body, tf.nest.flatten(specs))
+        return wrap_function(body, tf.nest.flatten(specs))
 
 
 def _operations(graph: tf.Graph, left_out: Collection[str] = ()

@@ -28,6 +28,7 @@ from lingpipe.pipeline.execution.reading_hosts import (
 )
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.process.fresh_tensor import fresh_int64
+from lingpipe.process.graph_lifetime import wrap_function
 
 BatchesByHost: TypeAlias = Mapping[str, Mapping[str, Nested]]
 """Host -> values of a mini-batch by name; see reading_hosts.py."""
@@ -152,7 +153,7 @@ class ReadBatches:
 
         if not tf.executing_eagerly():
             return body(position)
-        alone = tf.compat.v1.wrap_function(body, [tf.TensorSpec([], tf.int64)])
+        alone = wrap_function(body, [tf.TensorSpec([], tf.int64)])
         return list(alone(position))
 
     @contextlib.contextmanager

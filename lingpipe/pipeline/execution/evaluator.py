@@ -36,6 +36,7 @@ from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.cell import Leaf, leaves_of
 from lingpipe.pipeline.planning.forward_plan import make_forward_plan
 from lingpipe.pricing import trace
+from lingpipe.process.graph_lifetime import wrap_function
 
 # {name: (sum, weight)} of losses and metrics, and {name: value} of what is fetched, for a whole
 # mini-batch.
@@ -226,7 +227,7 @@ class Evaluator:
             """Runs a mini-batch through each pipeline."""
             return list(map(result, pipelines, _given(args, pipelines, sources, mean_weight)))
 
-        run = tf.compat.v1.wrap_function(body, [spec for one in sources for spec in one.specs])
+        run = wrap_function(body, [spec for one in sources for spec in one.specs])
         return _EvaluationStep(pipelines, sources, mean_weight, run)
 
     def _outputs(self, added: AddedTasks) -> dict[str, Nested]:

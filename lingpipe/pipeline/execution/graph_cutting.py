@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import tensorflow as tf
 
 from lingpipe.pricing import ancestors, stateful_types
-from lingpipe.process import tensorflow_settings
+from lingpipe.process import graph_lifetime, tensorflow_settings
 
 # Ops on variables. The graph has the control dependencies that their order needs.
 _ON_VARIABLES = frozenset(['ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp',
@@ -27,6 +27,7 @@ class Subgraphs:
           graph: a function's graph, as a trace leaves it.
           waits: name of an op -> names of ops that come before it in a function that has both.
         """
+        graph_lifetime.hold_gradients(graph)
         self._waits = waits or {}
         self._def = graph.as_graph_def()
         self._nodes = {node.name: node for node in self._def.node}

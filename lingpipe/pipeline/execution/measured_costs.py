@@ -36,6 +36,7 @@ from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.execution.stamps import stamp
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Element
+from lingpipe.process.graph_lifetime import wrap_function
 
 _TURN_S = 0.2     # A span of layers runs again and again for so long before it is another's turn.
 _LEAST_S = 1e-6   # No pass is shorter, whatever the clock says of the two that are subtracted.
@@ -135,8 +136,8 @@ def _timed_span(elements: Sequence[Element], device: str) -> _TimedSpan:
         (i, 'B') for i in reversed(range(len(layers)))]
     passes = [(i, kind) for i, kind in order if kind in layers[i].tasks]
     calls = [*((layers[i], kind) for i, kind in passes), *((whole, kind) for kind in whole.tasks)]
-    graph = tf.compat.v1.wrap_function(functools.partial(_stamps, calls, device),
-                                       [tf.TensorSpec([], tf.float32)])
+    graph = wrap_function(functools.partial(_stamps, calls, device),
+                          [tf.TensorSpec([], tf.float32)])
     graph(number)
     return _TimedSpan(len(layers), passes, lambda: np.diff(graph(number).numpy()))
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from lingpipe.process.graph_lifetime import wrap_function
+
 
 def placed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Makes the function one that is never inlined; its ops have a device only if it opens one."""
@@ -39,6 +41,6 @@ def call_on(device: str, function: Callable[..., Any], args: Sequence[Any]) -> A
             return function(*tf.nest.pack_sequence_as(list(args), list(flat)))
 
     flat = tf.nest.flatten(list(args))
-    alone = tf.compat.v1.wrap_function(body, [tf.TensorSpec(t.shape, t.dtype) for t in flat])
+    alone = wrap_function(body, [tf.TensorSpec(t.shape, t.dtype) for t in flat])
     with tf.device(None):
         return alone(*flat)

@@ -33,6 +33,7 @@ from lingpipe.pipeline.planning.cell import Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Value
 from lingpipe.pipeline.planning.forward_plan import make_prediction_plan
 from lingpipe.pipeline.planning.outputs import inputs_of
+from lingpipe.process.graph_lifetime import wrap_function
 from lingpipe.wording.counts import counted
 
 # The value of the mini-batch that says how much an example counts.
@@ -237,7 +238,7 @@ class Predictor:
         size = num_parts * self.part_size
         specs = [tf.TensorSpec([size, *spec.shape], spec.dtype)
                  for spec in nested.leaves(self.input_specs)]
-        self._steps[num_parts] = tf.compat.v1.wrap_function(body, specs)
+        self._steps[num_parts] = wrap_function(body, specs)
         return self._steps[num_parts]
 
 

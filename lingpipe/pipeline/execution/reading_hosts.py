@@ -19,6 +19,7 @@ from lingpipe.input.unread_batch import UnreadBatch
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import BATCH
 from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.process.graph_lifetime import wrap_function
 
 
 def source_of(device: str, hosts: Collection[str], home: str = HOME) -> str:
@@ -108,7 +109,7 @@ def ask(host: str, what: bytes, source: Input, position: int) -> Any:
                 token=token_of(host), Tout=[tf.string])
             return answer
 
-    alone = tf.compat.v1.wrap_function(body, [tf.TensorSpec([], tf.int64)])
+    alone = wrap_function(body, [tf.TensorSpec([], tf.int64)])
     try:
         answer = json.loads(alone(tf.constant(position, tf.int64)).numpy())
     except tf.errors.InvalidArgumentError as error:

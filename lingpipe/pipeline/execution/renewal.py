@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from lingpipe.cluster.client import done_after, is_on_worker
 from lingpipe.pipeline.execution.seed_keys import eager_key, origin_of
+from lingpipe.process.graph_lifetime import wrap_function
 
 _T = TypeVar('_T')
 
@@ -99,7 +100,7 @@ def _set_to_zero(variables: Sequence[tf.Variable]) -> None:
                     tf.raw_ops.AssignVariableOp(resource=variable.handle, value=zeros))
         return done_after(*assigned)
 
-    tf.compat.v1.wrap_function(body, [])()
+    wrap_function(body, [])()
 
 
 def _successor_of_key(key: tf.Tensor) -> tf.Tensor:

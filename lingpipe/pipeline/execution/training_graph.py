@@ -20,6 +20,7 @@ from lingpipe.pipeline.execution.step_graph import add_tasks
 from lingpipe.pipeline.execution.trained_replicas import TrainedReplicas
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.replication.handing_round import hand_round
+from lingpipe.process.graph_lifetime import wrap_function
 
 Kind: TypeAlias = Literal['train', 'timed', 'accumulate']
 Step: TypeAlias = tf.types.experimental.ConcreteFunction
@@ -61,7 +62,7 @@ def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
             results['stamps'] = stamps.stacked(shape.pipelines[0])
         return results
 
-    return tf.compat.v1.wrap_function(body, specs)
+    return wrap_function(body, specs)
 
 
 def _add_update(trained: TrainedReplicas, last: Sequence[Sequence[tf.Operation]], step: tf.Tensor,
