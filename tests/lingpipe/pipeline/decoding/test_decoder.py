@@ -280,6 +280,8 @@ def test_decoding_that_is_cut_off_says_why(monkeypatch, params, where):
 
         def call(*args):
             raise tf.errors.CancelledError(None, None, 'RecvAsync is cancelled.')
+
+        call.graph = wrapped[-1].graph
         return wrapped[-1] if len(wrapped) > 1 else call
 
     decoder_layer = layers.TransformerDecoderLayer.Params(
