@@ -16,8 +16,8 @@ Each file imports only those before it: paths, text, class_names, field_types, f
 configurable.
 """
 from lingpipe.hyperparams.configurable import Configurable
-from lingpipe.hyperparams.fields import ABSENT, REQUIRED, field, fields_of
-from lingpipe.hyperparams.params import Params, diff, path_of
+from lingpipe.hyperparams.fields import ABSENT, REQUIRED, diff, field, fields_of
+from lingpipe.hyperparams.params import Params, path_of
 from lingpipe.hyperparams.paths import ParamsError, UnknownParamError
 
 __all__ = ['ABSENT', 'REQUIRED', 'Configurable', 'Params', 'ParamsError', 'UnknownParamError',

@@ -1,17 +1,22 @@
-"""The fields of a Params class: declared by `field`, with a type from the annotation."""
+"""The fields of a Params class: declared by `field`, with a type from the annotation.
+
+Also what the values of fields are made of: their parts, their lines in a text, and what differs
+between two of them.
+"""
 from __future__ import annotations
 
 import enum
 import functools
 import inspect
 import sys
+from collections.abc import Iterator
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
-from lingpipe.hyperparams.class_names import Owned
+from lingpipe.hyperparams.class_names import Owned, class_name
 from lingpipe.hyperparams.field_types import can_hold, convert, holds_numbers, type_name
 from lingpipe.hyperparams.paths import ParamsError, join_path
-from lingpipe.hyperparams.text import Written
+from lingpipe.hyperparams.text import Written, write
 from lingpipe.wording.bounds import Bounds
 from lingpipe.wording.values import show
 
@@ -128,6 +133,37 @@ def parts(value: object) -> dict[Any, Any]:
     if isinstance(value, tuple):
         return dict(enumerate(value))
     return dict(value) if isinstance(value, dict) else {}
+
+
+def diff(a: object, b: object, path: str = '') -> list[tuple[str, Any, Any]]:
+    """(path, value in a, value in b) of all that differs.
+
+    A change of class is one difference, whose values are the two Params.
+    """
+    if type(a) is type(b) and not (_is_plain(a) and _is_plain(b)):
+        parts_a, parts_b = parts(a), parts(b)
+        return [difference for key in parts_a | parts_b for difference in diff(
+            parts_a.get(key, ABSENT), parts_b.get(key, ABSENT), join_path(path, key))]
+    return [] if type(a) is type(b) and write(a) == write(b) else [(path, a, b)]
+
+
+def lines(value: object, path: str = '') -> Iterator[str]:
+    """The lines of the value at a path; values are equal if and only if their lines are."""
+    before = f'{path} : ' if path else ''
+    if isinstance(value, Owned):
+        yield before + class_name(type(value))
+    elif _is_plain(value):
+        yield before + write(value)
+        return
+    for key, part in parts(value).items():
+        yield from lines(part, join_path(path, key))
+
+
+def _is_plain(value: object) -> bool:
+    """Whether the text of a value is one line."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return not (isinstance(value, Owned) or isinstance(value, dict) and value)
 
 
 def _annotated_types(cls: type) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform, get_a
 
 from lingpipe.hyperparams.class_names import Owned, class_name, find_class, is_params_class
 from lingpipe.hyperparams.field_types import Entries
-from lingpipe.hyperparams.fields import ABSENT, REQUIRED, check_fields, fields_of, parts
+from lingpipe.hyperparams.fields import REQUIRED, check_fields, diff, fields_of, lines, parts
 from lingpipe.hyperparams.paths import Key, ParamsError, UnknownParamError, join_path, split_path
-from lingpipe.hyperparams.text import Written, parsed, write
+from lingpipe.hyperparams.text import Written, parsed
 from lingpipe.wording.counts import counted
 from lingpipe.wording.keras_words import place_of
 from lingpipe.wording.values import nearest, shortened, show
@@ -153,7 +153,7 @@ class Params(Owned):
 
     def to_text(self) -> str:
         """The class, then one line `path : value` for every value; equal Params have equal text."""
-        return ''.join(line + '\n' for line in _lines(self))
+        return ''.join(line + '\n' for line in lines(self))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -278,37 +278,6 @@ def with_path(params: T, path: str, parent: Params | None = None) -> T:
     """The same Params, in their place below a parent, or a root whose errors begin with `path`."""
     vars(params).update(_parent=parent, _key=path)
     return params
-
-
-def diff(a: object, b: object, path: str = '') -> list[tuple[str, Any, Any]]:
-    """(path, value in a, value in b) of all that differs.
-
-    A change of class is one difference, whose values are the two Params.
-    """
-    if type(a) is type(b) and not (_is_plain(a) and _is_plain(b)):
-        parts_a, parts_b = parts(a), parts(b)
-        return [difference for key in parts_a | parts_b for difference in diff(
-            parts_a.get(key, ABSENT), parts_b.get(key, ABSENT), join_path(path, key))]
-    return [] if type(a) is type(b) and write(a) == write(b) else [(path, a, b)]
-
-
-def _lines(value: object, path: str = '') -> Iterator[str]:
-    """The lines of the value at a path; values are equal if and only if their lines are."""
-    before = f'{path} : ' if path else ''
-    if isinstance(value, Params):
-        yield before + class_name(type(value))
-    elif _is_plain(value):
-        yield before + write(value)
-        return
-    for key, part in parts(value).items():
-        yield from _lines(part, join_path(path, key))
-
-
-def _is_plain(value: object) -> bool:
-    """Whether the text of a value is one line."""
-    if isinstance(value, tuple):
-        return all(map(_is_plain, value))
-    return not (isinstance(value, Params) or isinstance(value, dict) and value)
 
 
 def _restored(cls: type[Params], values: dict[str, Any], is_frozen: bool) -> Params:

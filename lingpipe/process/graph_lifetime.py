@@ -38,7 +38,7 @@ def wrap_function(body: Callable[..., Any], specs: Sequence[tf.TensorSpec]
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Does what tf.custom_gradient does; in a graph, the gradient ends with it."""
+    """Does what tf.custom_gradient does; the gradient ends with the graph, in loops too."""
     differentiable = tf.custom_gradient(function)
 
     @functools.wraps(function)
@@ -52,9 +52,9 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def hold_gradients(graph: tf.Graph) -> None:
-    """Lets the gradients of all custom_gradients in a graph end with it, whoever wrote them.
+    """Does the same for what others have written: tf.nn.silu, or users' own layers.
 
-    tf.nn.silu has one, and users' own layers may.
+    The graphs of loops and branches in this one are not looked into.
     """
     for op in graph.get_operations():
         if op.type == 'IdentityN' and _OF_OP in op.node_def.attr:
