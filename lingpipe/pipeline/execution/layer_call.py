@@ -16,6 +16,7 @@ from lingpipe.learning.pool_gradients import pair_with_pools
 from lingpipe.pipeline.planning.cell import Leaf
 from lingpipe.pipeline.planning.dataflow import Element, Value
 from lingpipe.process.error_text import blaming
+from lingpipe.process.graph_lifetime import gradients_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -135,8 +136,8 @@ class LayerResult:
             graph = tf.compat.v1.get_default_graph()
             num_before = len(graph.get_operations())
             with blaming(element.layer.path):
-                gradients = self.tape.gradient([*targets.values(), *losses], self.call.sources,
-                                               output_gradients=seeds)
+                gradients = gradients_of(self.tape, [*targets.values(), *losses],
+                                         self.call.sources, seeds)
             pair_with_pools(graph.get_operations()[num_before:])
             paths = [weight.path for weight in element.trained]
             weights = {path: _kept(gradient, path, element)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import tensorflow as tf
 from tensorflow.python.eager import context
@@ -15,7 +16,12 @@ from lingpipe.learning.learner import Learner
 from lingpipe.learning.learning_rates import Constant
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.process.graph_lifetime import custom_gradient, hold_gradients, wrap_function
+from lingpipe.process.graph_lifetime import (
+    custom_gradient,
+    gradients_of,
+    hold_gradients,
+    wrap_function,
+)
 
 BATCH = {'x': tf.ones([4, 8]), 'target': tf.zeros([4, 8])}
 
@@ -31,6 +37,19 @@ class Silu(Layer):
 
     def cost(self, x):
         return Cost(4. * x.shape.num_elements(), 0, x)
+
+
+class Sum(Layer):
+    """Both inputs have the same gradient, of which TensorFlow's tape loses a reference."""
+
+    class Params(Layer.Params):
+        """None of its own."""
+
+    def fprop(self, theta, ctx, x, y):
+        return x + y
+
+    def cost(self, x, y):
+        return Cost(1. * x.shape.num_elements(), 0, x)
 
 
 @custom_gradient
@@ -49,8 +68,9 @@ def kept() -> set[str]:
 def train() -> None:
     """Trains two cells for a step."""
     network = Sequential.Params(name='model', layers=(
-        layers.LayerNorm.Params(name='norm', dim=8),
-        layers.SwiGLU.Params(name='gated', input_dim=8, hidden_dim=8), Silu.Params(name='silu'),
+        layers.LayerNorm.Params(name='norm', dim=8, writes='normed'),
+        layers.SwiGLU.Params(name='gated', input_dim=8, hidden_dim=8, reads={'x': 'normed'}),
+        Silu.Params(name='silu'), Sum.Params(name='sum', reads={'y': 'normed'}),
         layers.MeanSquaredErrorLoss.Params(name='loss')))
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in BATCH.items()}
     pipeline = PipelineParams(num_cells=2, num_micro_batches=2,
@@ -65,6 +85,24 @@ def test_nothing_of_a_program_stays() -> None:
     before = kept()
     train()
     assert kept() <= before
+
+
+def test_a_gradient_of_several_sources_ends_and_no_earlier() -> None:
+    with tf.Graph().as_default():
+        sources = [tf.compat.v1.placeholder(tf.float32, []) for _ in range(4)]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            total = tf.nn.relu(tf.add_n(sources[:3])) * 2
+        twice = [sources[0], *sources]   # Of a source that is named twice, none is lost.
+        gradients = gradients_of(tape, [total], twice, [tf.ones([])])
+    assert all(gradient is gradients[0] for gradient in gradients[:4]) and gradients[4] is None
+    reference = weakref.ref(gradients[0])
+    del sources, twice, tape, total
+    gc.collect()
+    assert reference() is gradients[0]
+    gradients.clear()
+    gc.collect()
+    assert reference() is None
 
 
 def test_functions_that_a_wrapped_function_calls_end_with_it_alone() -> None:
