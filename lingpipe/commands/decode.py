@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from lingpipe.api.run import Run
+from lingpipe.checkpoint.side_files import free_name
 from lingpipe.commands.line_input import read_lines
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.process.error_text import reason
@@ -42,14 +43,25 @@ def decode_at(site: Site, run: Run, options: RunOptions, lines: list[str]) -> Se
         # A lost worker may have another process decode everything once more.
         results = task.decode(network.program, lines, facts)
         assert len(results) == len(lines), (len(results), len(lines))
+        _write(path, new_path, results)
+        return results
+    return _printed(task.decode_by_pieces(network.program, lines, facts), len(lines))
+
+
+def _write(path: str, new_path: str, results: Sequence[str]) -> None:
+    """Writes all results, to `new_path` first, which is _path_before_replacement(path)."""
+    try:
         with _writing(path):
             with (open(new_path, 'w', encoding='utf-8') if new_path
                   else contextlib.nullcontext(sys.stdout)) as file:
                 file.writelines(f'{line}\n' for line in results)
             if new_path != path:
-                os.replace(new_path, path)
-        return results
-    return _printed(task.decode_by_pieces(network.program, lines, facts), len(lines))
+                os.replace(new_path, os.path.realpath(path))   # A link stays.
+    except OSError:
+        if new_path != path:
+            with contextlib.suppress(OSError):
+                os.remove(new_path)
+        raise
 
 
 def _printed(pieces: Iterator[Piece], num_lines: int) -> Sequence[str]:
@@ -95,10 +107,10 @@ def _path_before_replacement(path: str) -> str:
     """The path that results are written to before they take the place of `path`.
 
     It is `path` itself where that is '' or something that must not be replaced, as a pipe or
-    /dev/null.
+    /dev/null. Otherwise it is a name that nothing has, since a file PATH.new may be the user's own.
     """
     is_regular = os.path.isfile(path) or not os.path.exists(path)
-    return f'{path}.new' if path and is_regular else path
+    return free_name(f'{os.path.realpath(path)}.new') if path and is_regular else path
 
 
 def _check_output(path: str, new_path: str) -> None:

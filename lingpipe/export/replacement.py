@@ -42,17 +42,19 @@ def replaced_file(path: str, remedy: str) -> Iterator[str]:
     """
     if os.path.isdir(path):
         raise OSError(f'{path} cannot be written: it is a directory; {remedy}.')
-    root, suffix = os.path.splitext(path)
+    is_special = os.path.exists(path) and not os.path.isfile(path)   # such as /dev/stdout
+    target = path if is_special else os.path.realpath(path)   # A link stays.
+    root, suffix = os.path.splitext(target)
     new = f'{root}.new{suffix}'   # Some libraries go by the suffix.
     with _told(path, remedy):
         try:
             yield new
-            if os.path.exists(path) and not os.path.isfile(path):   # such as /dev/stdout
-                with open(new, 'rb') as source, open(path, 'wb') as target:
-                    shutil.copyfileobj(source, target)
+            if is_special:
+                with open(new, 'rb') as source, open(target, 'wb') as special:
+                    shutil.copyfileobj(source, special)
             else:
                 _sync(new)
-                os.replace(new, path)
+                os.replace(new, target)
         finally:
             with contextlib.suppress(OSError):
                 os.remove(new)

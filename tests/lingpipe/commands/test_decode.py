@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -52,6 +53,18 @@ def test_results_replace_a_file_and_nothing_else(tmp_path: Any) -> None:
     os.close(reader)
     assert (tmp_path / 'file').read_text() == (tmp_path / 'missing').read_text() == 'a\nb\n'
     assert sorted(os.listdir(tmp_path)) == ['file', 'missing', 'pipe']
+
+
+def test_a_link_and_a_file_of_the_user_stay(tmp_path: pathlib.Path) -> None:
+    """The link became a file, and out.new, perhaps the input itself, was removed."""
+    (tmp_path / 'out').symlink_to('results')
+    (tmp_path / 'results.new').write_text('mine')
+    for lines in (['a'], ['b']):
+        decode_as_it_is(f'{tmp_path}/out', lines)
+    assert (tmp_path / 'out').is_symlink()
+    assert (tmp_path / 'results').read_text() == 'b\n'
+    assert (tmp_path / 'results.new').read_text() == 'mine'
+    assert sorted(os.listdir(tmp_path)) == ['out', 'results', 'results.new']
 
 
 def test_pieces_are_printed_in_the_order_of_the_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pathlib
 
-from lingpipe.export.replacement import DESCRIPTION, replaced_directory
+from lingpipe.export.replacement import DESCRIPTION, replaced_directory, replaced_file
 
 
 def export(path: pathlib.Path, text: str) -> None:
@@ -22,3 +22,15 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: pathlib.Path) -
         assert link.is_symlink()
         assert (tmp_path / 'disk' / DESCRIPTION).read_text() == text
     assert sorted(path.name for path in tmp_path.iterdir()) == ['disk', 'exported']
+
+
+def test_a_link_to_a_file_stays_and_the_file_is_replaced(tmp_path: pathlib.Path) -> None:
+    """The link became a file, and what it led to kept the results of before."""
+    (tmp_path / 'disk.npz').write_text('before')
+    link = tmp_path / 'weights.npz'
+    link.symlink_to('disk.npz')
+    with replaced_file(str(link), 'correct it') as new:
+        pathlib.Path(new).write_text('after')
+    assert link.is_symlink()
+    assert (tmp_path / 'disk.npz').read_text() == 'after'
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['disk.npz', 'weights.npz']
