@@ -7,8 +7,8 @@ is not evaluated again, so a watch may be stopped and started. Two watches of on
 but both may evaluate the same checkpoint. The best checkpoint is marked, so that the trainer keeps
 it.
 
-The watch takes no lock. It ends when it has evaluated the checkpoint of the last step, or when for
-a while nobody has trained there and nothing was left to evaluate.
+The watch does not take the lock of the logdir. It ends when it has evaluated the checkpoint of the
+last step, or when for a while nobody has trained there and nothing was left to evaluate.
 """
 from __future__ import annotations
 

@@ -1,12 +1,22 @@
-"""Best record: the file that says which checkpoint is kept for its metric."""
+"""Best record: the file that says which checkpoint is kept for its metric.
+
+A trainer and several watches may write it. So each takes a lock while it compares and writes: of
+the directory itself, which leaves no file behind.
+"""
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.unreadable import NO_FILE, reading
+
+_WAIT_S = 5.   # for a process that marks; one that is stopped meanwhile is not waited for
 
 
 class Best(NamedTuple):
@@ -33,6 +43,20 @@ class BestRecord:
     def __init__(self, directory: str):
         self._directory = directory
         self._path = os.path.join(directory, 'best.json')
+
+    @contextlib.contextmanager
+    def kept_from_others(self) -> Iterator[None]:
+        """A context in which no other process compares and writes, where the system has locks."""
+        number = None
+        with contextlib.suppress(OSError):   # The caller's own reading or writing says why.
+            number = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if number is not None:
+                _lock(number)
+            yield
+        finally:
+            if number is not None:
+                os.close(number)
 
     def read(self) -> Best | None:
         """Returns the best; None if the file is not there or does not name one.
@@ -64,3 +88,16 @@ class BestRecord:
         """
         if os.path.lexists(self._path) and self.read() is None:
             side_files.set_aside(self._path, 'it does not name the best checkpoint')
+
+
+def _lock(number: int) -> None:
+    """Locks an open directory, unless another process holds the lock for long or there is none."""
+    deadline_s = time.monotonic() + _WAIT_S
+    while time.monotonic() < deadline_s:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(0.01)
+        except OSError:   # as of NFS, which locks no directory
+            return

@@ -215,17 +215,17 @@ class Checkpointer:
           Whether it is.
         """
         self.wait()
-        best = self._best.read() if self.has_best(measure) else None
-        is_number = value == value
-        if not is_number or best is not None and not best.is_beaten_by(value, higher_is_better):
-            return False
-        if step not in self.steps():
-            if step in self._written:   # Otherwise the log says why it was not written.
-                logging.warning('step %d has the best value, %g, but its checkpoint is gone; keep '
-                                'more of them', step, value)
-            return False
-
-        self._best.write(Best(step, value, measure))
+        with self._best.kept_from_others():
+            best = self._best.read() if self.has_best(measure) else None
+            is_beaten = best is None or best.is_beaten_by(value, higher_is_better)
+            if value != value or not is_beaten:
+                return False
+            if step not in self.steps():
+                if step in self._written:   # Otherwise the log says why it was not written.
+                    logging.warning('step %d has the best value, %g, but its checkpoint is gone; '
+                                    'keep more of them', step, value)
+                return False
+            self._best.write(Best(step, value, measure))
         return True
 
     def has_best(self, measure: str = '') -> bool:

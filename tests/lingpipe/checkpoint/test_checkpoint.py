@@ -4,6 +4,7 @@ Errors name the keys, and nothing good is deleted.
 """
 from __future__ import annotations
 
+import concurrent.futures
 import hashlib
 import itertools
 import json
@@ -11,6 +12,7 @@ import os
 import re
 import resource
 import shutil
+import threading
 import time
 import zlib
 from pathlib import Path
@@ -421,6 +423,23 @@ def test_the_last_ones_and_the_best_are_kept(tmp_path):
         assert checkpointer.mark_best(step, value) == (step <= 2)
     assert checkpointer.steps() == [2, 4, 5]
     assert Checkpointer(str(tmp_path)).best() == (2, 0.9)
+
+
+def test_several_may_mark_the_best_at_one_time(tmp_path):
+    """Two watches removed each other's file, and the worse of two marks could stay."""
+    saved(tmp_path, *range(1, 5))
+    start = threading.Barrier(4)
+
+    def mark(step: int) -> None:
+        """Marks one step by better and better values, as a watch that evaluates it."""
+        checkpointer = Checkpointer(str(tmp_path), keep=9)
+        start.wait()
+        for value in range(step, 100, 4):
+            checkpointer.mark_best(step, value)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(mark, range(1, 5)))
+    assert Checkpointer(str(tmp_path), keep=9).best() == (3, 99.)
 
 
 def test_the_best_may_be_the_lowest(tmp_path):
