@@ -5,6 +5,7 @@ Nothing but the output is written. Standard output gets each result while it is 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,8 @@ def decode_at(site: Site, run: Run, options: RunOptions, lines: list[str]) -> Se
     path = options.decode_output
     new_path = _path_before_replacement(path)
     _check_output(path, new_path)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding='utf-8')   # as the input is, whatever the locale says
 
     network, metadata = run.restored(site)
     site.begin(f'decoding with the checkpoint of step {metadata["step"]}')

@@ -82,6 +82,15 @@ def test_pieces_are_printed_in_the_order_of_the_lines(capsys: pytest.CaptureFixt
     assert printed == ['', 'a', 'A', '', '', '\nbB\nc', 'C\n']
 
 
+def test_results_are_utf_8_whatever_the_locale_says(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Python writes ASCII, the first 'é' ended the command with a UnicodeEncodeError."""
+    with open(tmp_path / 'printed', 'w', encoding='ascii') as printed:
+        monkeypatch.setattr('sys.stdout', printed)
+        decode_as_it_is('', ['é', '日'])
+    assert (tmp_path / 'printed').read_text(encoding='utf-8') == 'é\n日\n'
+
+
 def test_results_that_nobody_reads_are_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     """In decode | head, an error asked the user to correct --decode_output."""
     reader, writer = os.pipe()
