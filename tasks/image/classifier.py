@@ -20,7 +20,7 @@ from lingpipe.layers.context import Context
 from lingpipe.layers.nested import NestedMap
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
-from lingpipe.tasks.image.misclassified import Misclassified, picture
+from lingpipe.tasks.image.misclassified import Misclassified, pictures
 from lingpipe.tasks.image.mixup import MIXUP_READS, Mixup
 from lingpipe.tasks.image.normalize import Normalize
 from lingpipe.training.problem import Problem
@@ -41,7 +41,8 @@ class ImageClassification(Problem):
 
     def images(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Returns the first 8 images of a mini-batch."""
-        return {'image': picture(np.asarray(batch['image'][:8]))} if 'image' in batch else {}
+        has_images = 'image' in batch and _is_of_images(batch['image'].shape)
+        return {'image': pictures(np.asarray(batch['image'][:8]))} if has_images else {}
 
     def check_input(self, source: Input) -> None:
         """Warns of floats that Normalize would scale once more.
@@ -64,10 +65,16 @@ class ImageClassification(Problem):
                 f'{num_classes}, or choose fewer by subset.classes of the input.')
 
     def review(self, source: Input) -> Misclassified | None:
-        """Returns the review that finds misclassified images, if the input has images."""
+        """Returns the review that finds misclassified images.
+
+        It is None if the input has none, or if its labels are no numbers of classes, as those are
+        not that have a number for each class.
+        """
         spec, reads = source.spec(), self._loss_reads()
         label = reads['labels'] if reads['labels'] in spec else 'label'
-        if 'image' not in spec or not spec[label].dtype.is_integer:
+        if 'image' not in spec or not _is_of_images(spec['image'].shape):
+            return None
+        if not spec[label].dtype.is_integer or spec[label].shape[1:].num_elements() != 1:
             return None
         # A loss of Keras computes of the logits where its x is their softmax.
         return Misclassified(image='image', label=label, logits=reads.get('logits', reads['x']),
@@ -98,6 +105,11 @@ class AuxiliaryLoss(CrossEntropyLoss):
         """Adds the loss of logits [b, num_classes] in training."""
         if ctx.training:
             super().fprop(theta, ctx, x, labels, weight, other_labels, share)
+
+
+def _is_of_images(shape: Sequence[int]) -> bool:
+    """Whether a value of a mini-batch is [B, h, w, C] or [B, h, w], and not a row of numbers."""
+    return len(shape) in (3, 4)
 
 
 def _warn_of_floats(normalize: Normalize, source: Input) -> None:

@@ -40,8 +40,9 @@ class Misclassified(Review):
     def __init__(self, image: str, label: str, logits: str, class_names: Sequence[str] = ()):
         """
         Args:
-          image: name of the value of the mini-batch that holds the images [B, h, w, C].
-          label: name of the value of the mini-batch that holds their classes, int [B].
+          image: name of the value of the mini-batch that holds the images [B, h, w, C], or grey
+            ones [B, h, w].
+          label: name of the value of the mini-batch that holds their classes, int [B] or [B, 1].
           logits: name of the value that the network writes, [B, V], or [B, 1] for two classes.
           class_names: names of the classes in order; a class without a name is shown as a number.
         """
@@ -60,7 +61,7 @@ class Misclassified(Review):
         logits = np.asarray(fetched[self._logits]).astype(np.float32)
         if logits.shape[-1] == 1:   # That of the second of two classes, as for a sigmoid.
             logits = np.concatenate([np.zeros_like(logits), logits], -1)
-        labels = np.asarray(batch[self._label])
+        labels = np.asarray(batch[self._label]).reshape(-1)
         is_real = np.asarray(batch['weight']) != 0
         predicted = logits.argmax(-1)  # [B]
         is_wrong = is_real & (predicted != labels)
@@ -71,7 +72,7 @@ class Misclassified(Review):
             probability = float(1 / np.exp(logits[i] - logits[i].max()).sum())
             if len(self._worst) == NUM_SHOWN and probability <= self._worst[0].probability:
                 continue
-            pixels = picture(np.asarray(batch[self._image][i]))
+            pixels, = pictures(np.asarray(batch[self._image][i:i + 1]))
             heapq.heappush(self._worst, _WrongImage(
                 probability, -next(self._order), pixels, int(labels[i]), int(predicted[i])))
             if len(self._worst) > NUM_SHOWN:
@@ -134,6 +135,11 @@ def caption(true: str, predicted: str, probability: float) -> str:
 def cut(name: str, width: int) -> str:
     """Returns a name cut to a width; dots stand for its end."""
     return name if len(name) <= width else f'{name[:width - 3]}...'
+
+
+def pictures(images: np.ndarray) -> np.ndarray:
+    """Returns images [B, h, w, C], or grey ones [B, h, w], as uint8 [B, h, w, 3]; see `picture`."""
+    return picture(images if images.ndim == 4 else images[..., np.newaxis])
 
 
 def picture(image: np.ndarray) -> np.ndarray:

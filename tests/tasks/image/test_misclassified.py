@@ -70,6 +70,38 @@ def test_one_logit_is_that_of_the_second_of_two_classes():
     assert made.rows() == [('0', '1', pytest.approx(1 / (1 + np.exp(-1))))]
 
 
+def test_labels_may_be_a_column_as_keras_gives_those_of_cifar():
+    """Each prediction was compared with all labels, and an evaluation ended with a TypeError."""
+    made = make()
+    made.see({**batch_of([0, 1]), 'label': np.array([[0], [1]], np.int32)},
+             logits_of([.9, .1], [.8, .2]))
+    assert made.rows() == [('1', '0', pytest.approx(.8))]
+    assert made.text() == '1 of 2 images is misclassified'
+
+
+def test_grey_images_may_have_no_channels():
+    made = make()
+    made.see({**batch_of([1]), 'image': np.eye(8, dtype=np.float32)[np.newaxis]},
+             logits_of([.9, .1]))
+    assert made.rows() == [('1', '0', pytest.approx(.9))]
+
+
+@pytest.mark.parametrize(('values', 'has_picture', 'has_review'), [
+    ({'image': np.zeros([2, 4, 4, 3])}, True, True),
+    ({'image': np.zeros([2, 4, 4])}, True, True),
+    ({'image': np.zeros([2, 16])}, False, False),
+    ({'label': np.array([[0], [1]])}, True, True),
+    ({'label': np.eye(2, dtype=np.int64)}, True, False)])
+def test_only_images_with_a_number_of_a_class_are_reviewed(values, has_picture, has_review):
+    """Rows of numbers ended a run with an AxisError, and labels of a number a class did, too."""
+    source = ArrayInput.of({'image': np.zeros([2, 4, 4, 3]), 'label': np.array([0, 1]), **values},
+                           batch_size=2).instantiate()
+    task = registry.get('image.digits.Dense').task.instantiate()
+    pictures = task.images(next(source.batches()))
+    assert [image.shape for image in pictures.values()] == has_picture * [(2, 4, 4, 3)]
+    assert bool(task.review(source)) == has_review
+
+
 def test_a_network_of_keras_is_seen_by_the_logits_of_its_loss():
     """It asked for a value x, which no layer of a Keras model writes."""
     image = keras.Input((4, 4, 3), name='image')
