@@ -115,10 +115,10 @@ class EncodedImageInput(Input):
         """Returns the window of an image, uint8 [h, w, 3], and whether it could be decoded."""
         if not encoded:
             why = 'it is empty or cannot be read'
+        elif _has_palette(encoded):   # of whose sizes TensorFlow reads only those of 8 bits
+            why = 'it is a BMP with a palette of colours, which is not read; make it a PNG'
         elif not size.all():
             why = 'it has no header of an image'
-        elif _has_palette(encoded):
-            why = 'it is a BMP with a palette of colours, which is not read; make it a PNG'
         else:
             try:
                 image = decoded(encoded, window)

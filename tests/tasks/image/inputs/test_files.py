@@ -227,6 +227,19 @@ def test_a_bitmap_with_a_palette_is_broken_and_a_grey_one_is_not(birds, caplog):
     assert 'it is a BMP with a palette of colours, which is not read; make it a PNG' in caplog.text
 
 
+@pytest.mark.parametrize('bits', [1, 4])
+def test_a_bitmap_of_few_colours_is_said_to_have_a_palette(birds, caplog, bits):
+    """TensorFlow does not decode it at all, and it was said to have no header of an image."""
+    palette, pixels = bytes(4 * 2 ** bits), bytes(4 * 4)   # rows of 4 bytes
+    header = struct.pack('<IIIHHIIIIII', 40, 4, 4, 1, bits, 0, len(pixels), 0, 0, 2 ** bits, 0)
+    begin = struct.pack('<2sIII', b'BM', 54 + len(palette + pixels), 0, 54 + len(palette))
+    (birds / 'test' / 'owl' / '0.bmp').write_bytes(begin + header + palette + pixels)
+    source = folder(birds, split='test', max_broken_share=0.25, **EVALUATION)
+    with caplog.at_level(logging.WARNING, 'absl'):
+        one_pass(source)
+    assert '0.bmp (it is a BMP with a palette of colours, which is not read' in caplog.text
+
+
 def test_a_file_that_went_away_is_a_broken_image(birds):
     source = folder(birds, split='test', max_broken_share=0.25, **EVALUATION)
     source.num_examples()
