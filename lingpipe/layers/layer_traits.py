@@ -40,6 +40,11 @@ class LayerTraits:
     # of its rows may belong to one row of the weight. Otherwise they get the sums of such rows.
     keeps_gradient_rows = False
 
+    # Arguments of fprop that change the outputs of a network in training alone, as the labels that
+    # Mixup keeps with the images. A value of the mini-batch that is read as nothing else need not
+    # be given to predictions and exports.
+    training_inputs: Sequence[str] = ()
+
     # Whether fprop can read strings. A network that gives them to a layer that cannot is refused.
     takes_text = False
 

@@ -59,8 +59,9 @@ class Predictions:
         """
         predictor, spec = self.predictor(), self._experiment.train_input.spec()
         reads = self._experiment.task.network.reads().values()
+        needed = predictor.input_specs.keys() - predictor.optional_inputs
         labels = [name for name in dict.fromkeys(reads)
-                  if name in spec and name not in (*predictor.input_specs, 'weight')]
+                  if name in spec and name not in needed | {'weight'}]
         return GivenExamples(predictor, labels, spec)
 
     def of_input(self, name: str, outputs: Sequence[str]) -> dict[str, Nested]:

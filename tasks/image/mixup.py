@@ -40,6 +40,8 @@ class Mixup(Layer):
         alpha: float = field(0.2, 'Parameter of the Beta distribution of shares: if it is small, '
                                   'they are near 0 or 1; at 1 all are as likely.', least=0.05)
 
+    training_inputs = ('label', 'weight')
+
     params: Params
 
     def fprop(self, theta: NestedMap, ctx: Context, image: tf.Tensor, label: tf.Tensor,

@@ -30,7 +30,7 @@ from lingpipe.pipeline.execution.step_graph import add_tasks
 from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.cell import Leaf, leaves_of
-from lingpipe.pipeline.planning.dataflow import Value
+from lingpipe.pipeline.planning.dataflow import BATCH, Value
 from lingpipe.pipeline.planning.forward_plan import make_prediction_plan
 from lingpipe.pipeline.planning.outputs import inputs_of
 from lingpipe.process.graph_lifetime import wrap_function
@@ -90,8 +90,14 @@ class Predictor:
 
     @property
     def optional_inputs(self) -> frozenset[str]:
-        """The inputs that need not be given: weights of examples or tokens, which are then 1."""
-        return frozenset({_WEIGHT} & self.input_specs.keys())
+        """The inputs that need not be given and are then 1.
+
+        They are the weights of examples or tokens, and what counts in training alone.
+        """
+        needed = {value.name for element in self.elements
+                  for argument, value in element.reads.items()
+                  if value.maker == BATCH and argument not in element.layer.training_inputs}
+        return frozenset(self.input_specs.keys() - (needed - {_WEIGHT}))
 
     def predict(self, examples: Nested) -> dict[str, Nested]:
         """Computes the outputs of examples.

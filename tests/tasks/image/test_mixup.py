@@ -8,9 +8,13 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import pricing
+from lingpipe.export.served_network import ServedNetwork
 from lingpipe.layers.context import Context
 from lingpipe.layers.nested import NestedMap
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.image.mixup import Mixup
+from lingpipe.training import registry
 
 NUM = 500
 IMAGES = np.random.default_rng(0).normal(size=[NUM, 2, 2, 1]).astype(np.float32)
@@ -84,3 +88,21 @@ def test_padding_may_hold_anything():
     found = layer.fprop(NestedMap(), Context(True, 0, 0),
                         *map(tf.constant, (images.astype(np.float32), LABELS, WEIGHT)))
     assert np.isfinite(found['image'].numpy()[WEIGHT != 0]).all()
+
+
+def test_labels_and_weights_are_needed_in_training_alone():
+    """Predictions and exports asked for the labels of the images whose labels they predict."""
+    params = registry.get('image.digits.Dense').task
+    mixup = Mixup.Params(name='mixup')
+    layers = (mixup, *params.model.layers)
+    task = params.set(**{'model.layers': layers}).instantiate()
+    spec = {'image': tf.TensorSpec([4, 8, 8, 1]), 'label': tf.TensorSpec([4], tf.int32),
+            'weight': tf.TensorSpec([4])}
+    program = Program(task.network, spec, PipelineParams(num_micro_batches=2), task.learner, 0)
+    predictor = program.predictor(spec)
+    images = np.random.default_rng(0).normal(size=[5, 8, 8, 1]).astype(np.float32)
+    assert predictor.optional_inputs == {'label', 'weight'}
+    assert list(ServedNetwork(program, predictor).inputs) == ['image']
+    found = predictor.predict(images)['x']
+    labelled = predictor.predict({'image': images, 'label': np.arange(5)})['x']
+    np.testing.assert_array_equal(found, labelled)
