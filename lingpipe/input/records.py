@@ -17,6 +17,7 @@ from __future__ import annotations
 import collections
 import functools
 import glob
+import math
 import os
 import struct
 import weakref
@@ -31,6 +32,7 @@ from absl import logging
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input.base import Input
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.counts import counted
 
 
 class Records(Protocol):
@@ -171,7 +173,9 @@ class RecordInput(Input):
             return tf.io.FixedLenFeature(feature.shape, feature.dtype)
 
         parsers = {name: parser(feature) for name, feature in self.params.features.items()}
-        examples: dict[str, Nested] = tf.io.parse_example(self.records.read(index), parsers)
+        # Errors of TensorFlow have these names.
+        names = tf.strings.join(['example ', tf.strings.as_string(index)])
+        examples: dict[str, Nested] = tf.io.parse_example(self.records.read(index), parsers, names)
         return examples
 
     def name_of(self, index: int) -> str:
@@ -189,24 +193,33 @@ class RecordInput(Input):
 
     def check_first(self, records: Records) -> None:
         """Raises ValueError if the first record does not have the features that Params name."""
+        if not self.params.features:   # A subclass reads another format.
+            return
         path, _ = records.place_of(0)
+        record = records[0]
         try:
-            example = tf.train.Example.FromString(records[0])
+            example = tf.train.Example.FromString(record)
         except Exception as error:   # protobuf's DecodeError has no public place
-            raise ValueError(f'the first record of {path} is no tf.train.Example ({error}); '
-                             'override read for another format.') from error
+            raise ValueError(f'the first record of {path} is no tf.train.Example ({error}); for '
+                             'another format override read, and give features={}.') from error
 
         kinds = {'float_list': 'float32', 'int64_list': 'int64', 'bytes_list': 'string'}
-        saved = {name: kinds.get(feature.WhichOneof('kind') or '')
-                 for name, feature in example.features.feature.items()}
+        saved = {name: (kinds[kind], len(getattr(feature, kind).value))
+                 for name, feature in example.features.feature.items()
+                 if (kind := feature.WhichOneof('kind'))}
         for name, feature in self.params.features.items():
-            kind = saved.get(name)
+            kind, length = saved.get(name, (None, 0))
             if kind is None and not feature.is_sequence:
                 raise ValueError(f'the first record of {path} lacks the feature {name!r}; it has '
                                  f'{", ".join(sorted(saved)) or "none"}: correct features.')
             if kind is not None and kind != feature.dtype:
                 raise ValueError(f'features.{name}.dtype={feature.dtype!r}, and {path} has '
                                  f'{kind!r}; correct it.')
+            if not feature.is_sequence and length != math.prod(feature.shape):
+                raise ValueError(
+                    f'features.{name}.shape={list(feature.shape)} is of '
+                    f'{counted(math.prod(feature.shape), "value")}, and the first record of {path} '
+                    f'has {length}; correct it, or set is_sequence if their number varies.')
 
 
 class BrokenError(Exception):

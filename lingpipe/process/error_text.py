@@ -13,7 +13,9 @@ _NODE = re.compile(r'\{\{node ([^}]+)\}\}')
 _KERAS_FRAME = re.compile(
     r'Exception encountered when calling .*?\n\n\x1b\[1m(.*?)\x1b\[0m\n\nArguments received',
     re.DOTALL)
-_WRAPPING = re.compile(r'\{\{function_node [^}]*\}\} | ?\[Op:\w+\].*')
+_WRAPPING = re.compile(
+    r'\{\{function_node [^}]*\}\} | ?\[Op:\w+\].*|'
+    r'Error in user-defined function passed to \S+ transformation with iterator: \S+: ')
 _MOST_CHARACTERS = 400
 
 # The remedy if the code of a layer treats the tensors of a graph as arrays.

@@ -529,8 +529,24 @@ def test_a_compressed_file_is_refused(tmp_path):
 def test_a_file_of_something_else_is_refused(tmp_path):
     with tf.io.TFRecordWriter(str(tmp_path / 'x')) as writer:
         writer.write(b'no example at all')
-    with pytest.raises(ValueError, match='the first record of .*/x is no tf.train.Example'):
+    with pytest.raises(ValueError, match='the first record of .*/x is no tf.train.Example .*; for '
+                                         'another format override read, and give features={}'):
         records(tmp_path / 'x').dataset()
+
+
+class Lengths(RecordInput):
+    """Reads records that are no tf.train.Example."""
+
+    def read(self, index: tf.Tensor) -> dict[str, Any]:
+        return {'x': tf.strings.length(self.records.read(index))}
+
+
+def test_records_of_another_format_are_read_as_the_error_says(tmp_path):
+    """The first record was checked all the same, so that the remedy changed nothing."""
+    with tf.io.TFRecordWriter(str(tmp_path / 'x')) as writer:
+        writer.write(b'no example at all')
+    source = records(tmp_path / 'x', Lengths, features={}, batch_size=1, num_epochs=1)
+    assert batches_of(source) == [[17]]
 
 
 @pytest.mark.parametrize(('at', 'value'), [(20, 0x10), (2, 0xff)], ids=['data', 'length'])
@@ -552,6 +568,44 @@ def test_a_file_that_was_cut_is_named_with_the_offset(record_files):
     with pytest.raises(ValueError, match=f'b.tfrecord has a broken record at byte {offset}: '
                                          f'.*Write the file again, or leave it out'):
         records(record_files / '*.tfrecord').dataset()
+
+
+def test_a_first_record_that_is_broken_is_not_called_another_format(record_files):
+    """The remedy was to override read."""
+    path = record_files / 'a.tfrecord'
+    content = bytearray(path.read_bytes())
+    content[20] ^= 0x10
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match='^[^ ]*a.tfrecord has a broken record at byte 0: its data '
+                                         'does not have its checksum. Write the file again'):
+        records(path).dataset()
+
+
+def test_a_feature_of_another_number_of_values_is_named(record_files):
+    with pytest.raises(ValueError, match=r'features.pair.shape=\[3\] is of 3 values, and the first '
+                                         r'record of .*a.tfrecord has 2; correct it, or set'):
+        records(record_files / '*.tfrecord',
+                features={'pair': Feature.Params(dtype='float32', shape=(3,))}).dataset()
+
+
+def test_a_feature_that_holds_nothing_is_missing(tmp_path):
+    """The error said that the record lacks x, and that it has x."""
+    with tf.io.TFRecordWriter(str(tmp_path / 'x')) as writer:
+        writer.write(tf.train.Example(features=tf.train.Features(feature={
+            'x': tf.train.Feature()})).SerializeToString())
+    with pytest.raises(ValueError, match="lacks the feature 'x'; it has none: correct features"):
+        records(tmp_path / 'x', features={'x': Feature.Params(dtype='int64')}).dataset()
+
+
+def test_a_later_record_of_other_features_is_named(record_files):
+    """Of thousands of files, none was named, but ops and iterators of TensorFlow were."""
+    with tf.io.TFRecordWriter(str(record_files / 'd.tfrecord')) as writer:
+        writer.write(tf.train.Example().SerializeToString())
+    source = records(record_files / '*.tfrecord', num_epochs=1)
+    assert source.num_examples() == 11
+    with pytest.raises(ValueError, match='^RecordInput cannot make a mini-batch: '
+                                         'InvalidArgumentError: Name: example 10, Feature: name '):
+        list(source.batches())
 
 
 # tensorflow-datasets.
