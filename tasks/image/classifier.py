@@ -72,8 +72,8 @@ class ImageClassification(Problem):
         """
         spec, reads = source.spec(), self._loss_reads()
         label = reads['labels'] if reads['labels'] in spec else 'label'
-        if 'image' not in spec or not _is_of_images(spec['image'].shape):
-            return None
+        if not {'image', label} <= spec.keys() or not _is_of_images(spec['image'].shape):
+            return None   # That a label is missing is said where the input is checked.
         if not spec[label].dtype.is_integer or spec[label].shape[1:].num_elements() != 1:
             return None
         # A loss of Keras computes of the logits where its x is their softmax.

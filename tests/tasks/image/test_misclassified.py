@@ -102,6 +102,15 @@ def test_only_images_with_a_number_of_a_class_are_reviewed(values, has_picture, 
     assert bool(task.review(source)) == has_review
 
 
+def test_an_eval_input_without_labels_is_refused_by_a_sentence(tmp_path):
+    """The review looked for the labels first, and raised a KeyError."""
+    params = registry.get('image.digits.Dense').set(**{'train.num_steps': 1, 'eval_inputs': {
+        'bare': ArrayInput.of({'image': np.zeros([4, 8, 8, 1], np.float32)}, batch_size=4,
+                              num_epochs=1)}})
+    with pytest.raises(ValueError, match="eval_inputs.bare: .* reads 'label'"):
+        TrainLoop(params.instantiate(), str(tmp_path), LoopOptions(out=io.StringIO())).run()
+
+
 def test_a_network_of_keras_is_seen_by_the_logits_of_its_loss():
     """It asked for a value x, which no layer of a Keras model writes."""
     image = keras.Input((4, 4, 3), name='image')
