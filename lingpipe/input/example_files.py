@@ -44,7 +44,12 @@ def read_examples(path: str, specs: Specs,
       ValueError: something is missing, or not as the specs say.
       OSError: the file cannot be read.
     """
-    read = _READERS.get(os.path.splitext(path)[1].lower(), _read_records)
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix in _IMAGES:
+        raise ValueError(f'{path} is an image, and examples are read from .npz, .npy, .csv, .jsonl '
+                         'and TFRecord files; name an eval input that reads images, or write the '
+                         'pixels as arrays.')
+    read = _READERS.get(suffix, _read_records)
     try:
         return read(path, specs, optional)
     except UnicodeDecodeError as error:
@@ -203,6 +208,8 @@ def _read_records(path: str, specs: Specs, optional: frozenset[str]) -> dict[str
 # The dtypes of tf.train.Example that hold those of a network; all others are in float32.
 _STORED = {tf.string: tf.string, **dict.fromkeys(
     (tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32, tf.uint32, tf.int64, tf.bool), tf.int64)}
+
+_IMAGES = ('.jpg', '.jpeg', '.png', '.bmp', '.gif', '.webp')
 
 _READERS: dict[str, Callable[[str, Specs, frozenset[str]], dict[str, Nested]]] = {
     '.npz': _read_npz, '.npy': _read_npy, '.csv': _read_csv, '.jsonl': _read_json_lines}

@@ -106,15 +106,18 @@ class RecordFiles:
 def find_files(patterns: str) -> list[str]:
     """The files that glob patterns match, separated by commas, in the order of their names.
 
+    The path of a file that exists is that file, also if it has commas, brackets or stars.
+
     A file that several patterns match is there for each of them, and the log says so.
 
     Raises:
       ValueError: a pattern matches no file.
     """
     paths = []
-    for pattern in patterns.split(','):
+    for pattern in [patterns] if os.path.isfile(patterns) else patterns.split(','):
         pattern = pattern.strip()
-        matches = sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
+        matches = [pattern] if os.path.isfile(pattern) else sorted(
+            filter(os.path.isfile, glob.glob(pattern, recursive=True)))
         if not matches:
             raise ValueError(f'files={pattern!r} matches no file; correct it (it is looked up '
                              f'from {os.getcwd()}).')

@@ -76,6 +76,8 @@ def test_records_are_read_by_the_names_of_their_features(tmp_path):
                          'numpy.savez.'),
     ('a.npy', 'nothing', 'holds one array, but the network takes x, id'),
     ('a.tfrecord', 'nothing', 'has a broken record'),
+    ('a.PNG', 'pixels', 'is an image, and examples are read from .npz, .npy, .csv, .jsonl and '
+                        'TFRecord files; name an eval input that reads images'),
 ])
 def test_files_of_another_kind_are_refused(name, text, sentence, tmp_path):
     (tmp_path / name).write_text(text)

@@ -468,6 +468,14 @@ def test_several_patterns_may_be_given(record_files):
     assert batches_of(records(pattern, batch_size=5, num_epochs=1)) == [[8, 9, 0, 1, 2]]
 
 
+@pytest.mark.parametrize('name', ['run [1]*.tfrecord', 'a,b.tfrecord'])
+def test_a_file_that_exists_is_no_pattern(tmp_path, name):
+    """A path with brackets matched no file, although it was there."""
+    write_records(tmp_path / name, range(3))
+    write_records(tmp_path / 'run 1.tfrecord', range(5))
+    assert records(tmp_path / name).num_examples() == 3
+
+
 def test_sequences_are_made_static_by_preprocess(record_files):
     class Padded(RecordInput):
         def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
