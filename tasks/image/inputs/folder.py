@@ -63,13 +63,13 @@ class FolderInput(EncodedImageInput):
         return {'image': tf.ensure_shape(image, index.shape), 'label': label, 'index': index}
 
     def name_of(self, index: int) -> str:
-        """Returns the path of the file."""
-        return self._files[0][index]
+        """Returns the path of the file, as text."""
+        return _text(self._files[0][index])
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the folders."""
-        return self.params.subset.names(self._all_classes)
+        """The names of the folders, as text."""
+        return self.params.subset.names([_text(name) for name in self._all_classes])
 
     @functools.cached_property
     def _all_classes(self) -> list[str]:
@@ -122,6 +122,14 @@ def _kinds(paths: Sequence[str]) -> str:
     counts = collections.Counter(os.path.splitext(path)[1].lower() or 'without ending'
                                  for path in sorted(paths))
     return ', '.join(f'{number} {kind}' for kind, number in counts.most_common())
+
+
+def _text(name: str) -> str:
+    """Returns the name of a file as text: bytes that are no UTF-8 become U+FFFD.
+
+    Python keeps such bytes as halves of letters, which neither TensorFlow nor matplotlib takes.
+    """
+    return os.fsencode(name).decode('utf-8', 'replace')
 
 
 def _folders(directory: str) -> list[str]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 import struct
@@ -143,6 +144,18 @@ def test_grey_files_and_png_become_three_channels_whatever_their_suffix(birds, e
     found = one_pass(folder(birds, split='test', **EVALUATION))
     assert (np.all(np.abs(found['image'][0].astype(int) - 90) <= 1)
             and found['weight'].tolist() == [1.] * 4)
+
+
+def test_names_that_are_no_utf8_are_shown_with_a_mark(birds):
+    """The picture of mistakes ended the run, and an error about the file was lost."""
+    old = birds / 'train' / 'owl'
+    new = Path(os.fsdecode(os.fsencode(old)[:-3] + b'\xd6wl'))
+    old.rename(new)
+    (new / '0.png').write_bytes(b'no image')
+    source = folder(birds, **EVALUATION, max_broken_share=0.)
+    assert source.class_names == ('crow', 'owl', 'wren', '\ufffdwl')
+    with pytest.raises(ValueError, match='among them .*/\ufffdwl/0.png'):
+        one_pass(source)
 
 
 def test_a_subset_has_few_examples_of_each_class(original):
