@@ -44,7 +44,8 @@ def predict(params: Experiment.Params, options: RunOptions) -> None:
 
 def _read(path: str, predictor: Predictor) -> Mapping[str, Nested]:
     """The examples of a file, nested as the network takes them."""
-    specs = dict(nested.flatten(predictor.input_specs))
+    specs = dict(nested.flatten({name: spec for name, spec in predictor.input_specs.items()
+                                 if name not in predictor.training_inputs}))
     arrays = read_examples(path, specs, predictor.optional_inputs)
     examples: dict[str, Nested] = {}
     for name, array in arrays.items():

@@ -92,12 +92,17 @@ class Predictor:
     def optional_inputs(self) -> frozenset[str]:
         """The inputs that need not be given and are then 1.
 
-        They are the weights of examples or tokens, and what counts in training alone.
+        They are the weights of examples or tokens, and the training inputs.
         """
+        return frozenset({_WEIGHT} & self.input_specs.keys()) | self.training_inputs
+
+    @functools.cached_property
+    def training_inputs(self) -> frozenset[str]:
+        """The inputs that layers read, but that count in training alone. They are always 1 here."""
         needed = {value.name for element in self.elements
                   for argument, value in element.reads.items()
                   if value.maker == BATCH and argument not in element.layer.training_inputs}
-        return frozenset(self.input_specs.keys() - (needed - {_WEIGHT}))
+        return frozenset(self.input_specs.keys() - needed)
 
     def predict(self, examples: Nested) -> dict[str, Nested]:
         """Computes the outputs of examples.
@@ -152,7 +157,8 @@ class Predictor:
                              f'{", ".join(sorted(map(str, examples))) or "none"}.')
 
         arrays = {name: checked(name, examples[name], spec)
-                  for name, spec in self.input_specs.items() if name in examples}
+                  for name, spec in self.input_specs.items()
+                  if name in examples and name not in self.training_inputs}
         lengths = {path: len(leaf) for path, leaf in nested.flatten(arrays)}
         if len(set(lengths.values())) > 1:
             listed = ', '.join(f'{path} {length}' for path, length in lengths.items())
