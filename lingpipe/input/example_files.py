@@ -25,6 +25,7 @@ import tensorflow as tf
 from lingpipe.input.checked_arrays import from_lists
 from lingpipe.input.records import RecordFiles, find_files
 from lingpipe.layers.nested import Nested
+from lingpipe.process.error_text import sentence
 from lingpipe.wording.counts import counted
 from lingpipe.wording.values import show
 
@@ -199,9 +200,12 @@ def _read_records(path: str, specs: Specs, optional: frozenset[str]) -> dict[str
                for name, spec in specs.items() if name in found}
     try:
         with tf.device('CPU:0'):
-            parsed = tf.io.parse_example(serialized, parsers)
+            names = [f'example {i}' for i in range(len(serialized))]   # for errors
+            parsed = tf.io.parse_example(serialized, parsers, names)
     except tf.errors.InvalidArgumentError as error:
-        raise ValueError(f'{path} cannot be parsed: {error.message.splitlines()[0]}') from error
+        why = ' '.join(sentence(error).rstrip('.').split())
+        raise ValueError(f'{path} cannot be parsed ({why}); write what the network takes: '
+                         f'{_listed(specs, optional)}.') from error
     return {name: tensor.numpy() for name, tensor in parsed.items()}
 
 

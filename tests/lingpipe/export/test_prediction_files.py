@@ -51,6 +51,24 @@ def test_records_are_read_by_the_names_of_their_features(tmp_path):
         np.testing.assert_array_equal(read[name], array)
 
 
+@pytest.mark.parametrize(('values', 'why'), [
+    ([2], 'Name: example 1, Key: x, Index: 1. Number of float values != expected. Values size: 1 '
+          'but output shape: [2]'),
+    ([], 'Name: example 1, Key: x, Index: 1. Number of float values != expected. Values size: 0 '
+         'but output shape: [2]')])
+def test_a_record_of_another_shape_is_named(values, why, tmp_path):
+    """The error had the names of devices and ops, and no remedy."""
+    with tf.io.TFRecordWriter(f'{tmp_path}/a.tfrecord') as writer:
+        for numbers in [1, 2], values:
+            writer.write(tf.train.Example(features=tf.train.Features(feature={
+                'x': tf.train.Feature(float_list=tf.train.FloatList(value=numbers))})
+            ).SerializeToString())
+    with pytest.raises(ValueError, match=re.escape(
+            f'a.tfrecord cannot be parsed (InvalidArgumentError: {why}); write what the network '
+            'takes: x float32 [2].')):
+        read_examples(f'{tmp_path}/a.tfrecord', {'x': SPECS['x']})
+
+
 @pytest.mark.parametrize(('name', 'text', 'sentence'), [
     ('a.csv', 'x.0,id\n1,2\n', "has no column 'x.1'; the network takes x float32 [2], id int32 [],"
                                ' and the columns are x.0, id.'),
