@@ -118,8 +118,9 @@ class FolderInput(EncodedImageInput):
 
 
 def _kinds(paths: Sequence[str]) -> str:
-    """Returns how many files have each ending of a name, as '3 .webp, 1 .txt'."""
-    counts = collections.Counter(os.path.splitext(path)[1].lower() or 'without ending'
+    """Returns how many files have each ending of a name, as '3 .webp, 1 .txt, 1 folder'."""
+    counts = collections.Counter('folder' if os.path.isdir(path) else
+                                 os.path.splitext(path)[1].lower() or 'without ending'
                                  for path in sorted(paths))
     return ', '.join(f'{number} {kind}' for kind, number in counts.most_common())
 

@@ -104,9 +104,10 @@ def test_the_kinds_of_files_that_are_left_out_are_named(birds, caplog):
     """One file was named, and not that it was one of many images of a kind that is not read."""
     for i in range(3):
         (birds / 'train' / 'crow' / f'{i}.WEBP').write_bytes(b'another format')
+    (birds / 'train' / 'owl' / 'young').mkdir()
     with caplog.at_level(logging.WARNING, 'absl'):
         assert folder(birds).num_examples() == NUM_FILES
-    assert ': 3 .webp, 1 .txt; convert images, as to PNG; one of' in caplog.text
+    assert ': 3 .webp, 1 .txt, 1 folder; convert images, as to PNG; one of' in caplog.text
 
 
 def test_a_folder_of_other_kinds_alone_says_which(tmp_path):
