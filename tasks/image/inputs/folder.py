@@ -111,7 +111,8 @@ class FolderInput(EncodedImageInput):
         if others:
             logging.warning('%s %s left out, for a name that does not end in %s: %s; convert '
                             'images, as to PNG; one of them: %s', counted(len(others), 'file'),
-                            are(len(others)), ', '.join(SUFFIXES), _kinds(others), min(others))
+                            are(len(others)), ', '.join(SUFFIXES), _kinds(others),
+                            _text(min(others)))
 
         chosen, new_labels = p.subset.of(np.array(labels))
         return [paths[i] for i in chosen], new_labels
@@ -120,7 +121,7 @@ class FolderInput(EncodedImageInput):
 def _kinds(paths: Sequence[str]) -> str:
     """Returns how many files have each ending of a name, as '3 .webp, 1 .txt, 1 folder'."""
     counts = collections.Counter('folder' if os.path.isdir(path) else
-                                 os.path.splitext(path)[1].lower() or 'without ending'
+                                 os.path.splitext(_text(path))[1].lower() or 'without ending'
                                  for path in sorted(paths))
     return ', '.join(f'{number} {kind}' for kind, number in counts.most_common())
 

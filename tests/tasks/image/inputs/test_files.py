@@ -147,7 +147,7 @@ def test_grey_files_and_png_become_three_channels_whatever_their_suffix(birds, e
             and found['weight'].tolist() == [1.] * 4)
 
 
-def test_names_that_are_no_utf8_are_shown_with_a_mark(birds):
+def test_names_that_are_no_utf8_are_shown_with_a_mark(birds, caplog):
     """The picture of mistakes ended the run, and an error about the file was lost."""
     old = birds / 'train' / 'owl'
     new = Path(os.fsdecode(os.fsencode(old)[:-3] + b'\xd6wl'))
@@ -157,6 +157,8 @@ def test_names_that_are_no_utf8_are_shown_with_a_mark(birds):
     assert source.class_names == ('crow', 'owl', 'wren', '\ufffdwl')
     with pytest.raises(ValueError, match='among them .*/\ufffdwl/0.png'):
         one_pass(source)
+    assert '/\ufffdwl/README.txt' in caplog.text
+    caplog.text.encode()
 
 
 def test_a_subset_has_few_examples_of_each_class(original):
