@@ -121,13 +121,10 @@ def _check_output(path: str, new_path: str) -> None:
 
     Otherwise that would be known only after an hour of decoding.
     """
-    try:
+    with _writing(path):
         if os.path.isdir(path):
             raise OSError('it is a directory')
         if new_path != path:
             with open(new_path, 'w', encoding='utf-8'):
                 pass
             os.remove(new_path)
-    except OSError as error:
-        raise OSError(f'{path} cannot be written: {reason(error)}; correct '
-                      '--decode_output.') from error
