@@ -1,7 +1,7 @@
 """Best record: the file that says which checkpoint is kept for its metric.
 
-A trainer and several watches may write it. So each takes a lock while it compares and writes: of
-the directory itself, which leaves no file behind.
+A trainer and several watches may write it. So each locks the directory itself, which leaves no
+file behind, while it compares and writes.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.unreadable import NO_FILE, reading
 
-_WAIT_S = 5.   # for a process that marks; one that is stopped meanwhile is not waited for
+_WAIT_S = 5.   # for the lock of another process, which may have been stopped
 
 
 class Best(NamedTuple):
@@ -46,17 +46,17 @@ class BestRecord:
 
     @contextlib.contextmanager
     def kept_from_others(self) -> Iterator[None]:
-        """A context in which no other process compares and writes, where the system has locks."""
-        number = None
+        """Lets no other process compare and write in the body, if the system has such locks."""
+        descriptor = None
         with contextlib.suppress(OSError):   # The caller's own reading or writing says why.
-            number = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if number is not None:
-                _lock(number)
+            if descriptor is not None:
+                _lock(descriptor)
             yield
         finally:
-            if number is not None:
-                os.close(number)
+            if descriptor is not None:
+                os.close(descriptor)
 
     def read(self) -> Best | None:
         """Returns the best; None if the file is not there or does not name one.
@@ -90,14 +90,14 @@ class BestRecord:
             side_files.set_aside(self._path, 'it does not name the best checkpoint')
 
 
-def _lock(number: int) -> None:
-    """Locks an open directory, unless another process holds the lock for long or there is none."""
+def _lock(descriptor: int) -> None:
+    """Locks an open directory, or gives up after _WAIT_S, or if the system cannot lock it."""
     deadline_s = time.monotonic() + _WAIT_S
     while time.monotonic() < deadline_s:
         try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             time.sleep(0.01)
-        except OSError:   # as of NFS, which locks no directory
+        except OSError:   # Some kinds of NFS lock no directories.
             return

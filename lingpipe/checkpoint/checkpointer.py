@@ -217,8 +217,8 @@ class Checkpointer:
         self.wait()
         with self._best.kept_from_others():
             best = self._best.read() if self.has_best(measure) else None
-            is_beaten = best is None or best.is_beaten_by(value, higher_is_better)
-            if value != value or not is_beaten:
+            is_better = best is None or best.is_beaten_by(value, higher_is_better)
+            if not is_better or value != value:   # NaN is never the best.
                 return False
             if step not in self.steps():
                 if step in self._written:   # Otherwise the log says why it was not written.

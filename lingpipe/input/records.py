@@ -106,7 +106,7 @@ class RecordFiles:
 def find_files(patterns: str) -> list[str]:
     """The files that glob patterns match, separated by commas, in the order of their names.
 
-    The path of a file that exists is that file, also if it has commas, brackets or stars.
+    The path of a file that exists is that file, even if it has commas, brackets or stars.
 
     A file that several patterns match is there for each of them, and the log says so.
 
@@ -176,7 +176,7 @@ class RecordInput(Input):
             return tf.io.FixedLenFeature(feature.shape, feature.dtype)
 
         parsers = {name: parser(feature) for name, feature in self.params.features.items()}
-        # Errors of TensorFlow have these names.
+        # TensorFlow's errors show these names.
         names = tf.strings.join(['example ', tf.strings.as_string(index)])
         examples: dict[str, Nested] = tf.io.parse_example(self.records.read(index), parsers, names)
         return examples

@@ -8,7 +8,7 @@ AmoebaNet of the digits 30 MB. There were three reasons:
   Here the graph holds the gradient, and the table only says where it is.
 - wrap_function registers the functions that its graph calls, here and on all workers, and never
   takes them back. Here they are taken back when the wrapped function ends.
-- TensorFlow 2.21's tape takes a reference too many to a gradient that it returns for two sources,
+- TensorFlow 2.21's tape takes one reference too many to a gradient that it returns for two sources,
   as for those of x + y. Here that reference is given back, if the tape is seen to take it.
 """
 from __future__ import annotations
@@ -70,7 +70,7 @@ def gradients_of(tape: tf.GradientTape, targets: Sequence[tf.Tensor],
 
 @functools.cache
 def _loses_references() -> bool:
-    """Whether a tape takes a reference too many to the gradient of x + y."""
+    """Whether a tape takes one reference too many to the gradient of x + y."""
     with tf.Graph().as_default():
         x, y, seed = (tf.compat.v1.placeholder(tf.float32, []) for _ in range(3))
         with tf.GradientTape() as tape:

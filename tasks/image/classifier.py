@@ -67,13 +67,13 @@ class ImageClassification(Problem):
     def review(self, source: Input) -> Misclassified | None:
         """Returns the review that finds misclassified images.
 
-        It is None if the input has none, or if its labels are no numbers of classes, as those are
-        not that have a number for each class.
+        It is None if the input has no images, or if its labels are not the numbers of classes, as
+        one-hot labels are not.
         """
         spec, reads = source.spec(), self._loss_reads()
         label = reads['labels'] if reads['labels'] in spec else 'label'
         if not {'image', label} <= spec.keys() or not _is_of_images(spec['image'].shape):
-            return None   # That a label is missing is said where the input is checked.
+            return None   # The check of the input reports a missing label.
         if not spec[label].dtype.is_integer or spec[label].shape[1:].num_elements() != 1:
             return None
         # A loss of Keras computes of the logits where its x is their softmax.

@@ -115,7 +115,7 @@ class EncodedImageInput(Input):
         """Returns the window of an image, uint8 [h, w, 3], and whether it could be decoded."""
         if not encoded:
             why = 'it is empty or cannot be read'
-        elif _has_palette(encoded):   # of whose sizes TensorFlow reads only those of 8 bits
+        elif _has_palette(encoded):   # TensorFlow reads the size of one with 8 bits alone.
             why = 'it is a BMP with a palette of colours, which is not read; make it a PNG'
         elif not size.all():
             why = 'it has no header of an image'

@@ -606,7 +606,7 @@ def test_a_feature_that_holds_nothing_is_missing(tmp_path):
 
 
 def test_a_later_record_of_other_features_is_named(record_files):
-    """Of thousands of files, none was named, but ops and iterators of TensorFlow were."""
+    """The error named ops and iterators of TensorFlow, and none of thousands of files."""
     with tf.io.TFRecordWriter(str(record_files / 'd.tfrecord')) as writer:
         writer.write(tf.train.Example().SerializeToString())
     source = records(record_files / '*.tfrecord', num_epochs=1)

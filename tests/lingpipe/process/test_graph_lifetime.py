@@ -93,7 +93,7 @@ def test_a_gradient_of_several_sources_ends_and_no_earlier() -> None:
         with tf.GradientTape() as tape:
             tape.watch(sources)
             total = tf.nn.relu(tf.add_n(sources[:3])) * 2
-        twice = [sources[0], *sources]   # Of a source that is named twice, none is lost.
+        twice = [sources[0], *sources]   # A source that is named twice loses none.
         gradients = gradients_of(tape, [total], twice, [tf.ones([])])
     assert all(gradient is gradients[0] for gradient in gradients[:4]) and gradients[4] is None
     reference = weakref.ref(gradients[0])
