@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from lingpipe.api.open_run import OpenRun
 from lingpipe.training.problem import Conversation, Piece
 from lingpipe.training.site import Site
 from lingpipe.wording.values import show
+
+_T = TypeVar('_T')
 
 
 class GeneratingRun(OpenRun):
@@ -62,7 +64,9 @@ class GeneratingRun(OpenRun):
             is named to a model of many.
           OSError: a worker is lost.
         """
-        lines = _texts('lines', lines, 'run.translate([line])')
+        lines = _listed('lines', lines, 'run.translate([line])')
+        for line in lines:
+            _check_text(line, 'lines has {}, but must be a list of texts')
         return self.at_site(lambda site: _translations(self, site, lines, checkpoint, fields))
 
 
@@ -100,15 +104,14 @@ def _pieces(run: OpenRun, prompts: Sequence[str | Conversation], checkpoint: str
 
 def _prompts(prompts: Iterable[str | Conversation]) -> list[str | Conversation]:
     """The texts and conversations of a list. Raises ValueError if it is another thing."""
-    given = prompts if isinstance(prompts, str) else list(prompts)   # They may come one by one.
+    given = _listed('prompts', prompts, 'run.stream(prompt)')   # They may come one by one.
     if _is_conversation(given):
         raise ValueError('prompts is one conversation; give a list of them, or use '
                          'run.stream(conversation).')
-    texts: Any = given
-    if not isinstance(given, str):
-        texts = [prompt for prompt in given if not _is_conversation(prompt)]
-    _texts('prompts', texts, 'run.stream(prompt)')
-    return list(given)
+    for prompt in given:
+        if not _is_conversation(prompt):
+            _check_text(prompt, 'prompts has {}, but must be a list of texts')
+    return given
 
 
 def _is_conversation(prompt: object) -> bool:
@@ -117,8 +120,8 @@ def _is_conversation(prompt: object) -> bool:
             and all(isinstance(message, Mapping) for message in prompt))
 
 
-def _texts(name: str, given: Sequence[str], remedy: str) -> list[str]:
-    """The texts of a list that the caller gave.
+def _listed(name: str, given: Iterable[_T], remedy: str) -> list[_T]:
+    """What the caller gave, as a list.
 
     Args:
       name: of the argument.
@@ -126,14 +129,13 @@ def _texts(name: str, given: Sequence[str], remedy: str) -> list[str]:
       remedy: how to write what was wanted, if the caller gave one text.
 
     Raises:
-      ValueError: it is one text, or not all of its elements are texts.
+      ValueError: it is one text, or nothing that has elements.
     """
     if isinstance(given, str):
         raise ValueError(f'{name} is one text; give a list of them, or use {remedy}.')
-    given = list(given)
-    for text in given:
-        _check_text(text, f'{name} has {{}}, but must be a list of texts')
-    return given
+    if not isinstance(given, Iterable):
+        raise ValueError(f'{name} is {show(given)}; give a list of texts.')
+    return list(given)
 
 
 def _check_text(text: object, rule: str) -> None:

@@ -1,6 +1,7 @@
 """Replacement: a file or a directory is written beside its place, and gets its name when complete.
 
-So a full disk, a kill or an error leaves what was there before.
+So a full disk, a kill or an error leaves what was there before. What a killed export has left
+beside it, under a name that nobody else gives, goes with the next.
 """
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from lingpipe.checkpoint import files, side_files
 
 # In a directory that an export has made, so that another export may replace it.
 DESCRIPTION = 'lingpipe.json'
+
+_NEW, _OLD = '.lingpipe-new', '.lingpipe-old'   # PATH.new may be the user's own.
 
 
 def check_writable(path: str, remedy: str) -> None:
@@ -45,7 +48,7 @@ def replaced_file(path: str, remedy: str) -> Iterator[str]:
     is_special = os.path.exists(path) and not os.path.isfile(path)   # such as /dev/stdout
     target = path if is_special else os.path.realpath(path)   # A link stays.
     root, suffix = os.path.splitext(target)
-    new = f'{root}.new{suffix}'   # Some libraries go by the suffix.
+    new = f'{root}{_NEW}{suffix}'   # Some libraries go by the suffix.
     with _told(path, remedy):
         try:
             yield new
@@ -70,7 +73,7 @@ def replaced_directory(path: str, remedy: str) -> Iterator[str]:
     """
     check_replaceable(path, remedy)
     target = os.path.realpath(path)   # What a link leads to is replaced, and not the link.
-    new, old = f'{target}.new', f'{target}.old'
+    new, old = f'{target}{_NEW}', f'{target}{_OLD}'
     with _told(path, remedy):
         try:
             shutil.rmtree(new, ignore_errors=True)

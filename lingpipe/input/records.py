@@ -169,7 +169,15 @@ class RecordInput(Input):
         return len(self.records)
 
     def read(self, index: tf.Tensor) -> dict[str, Nested]:
-        """Returns the features [n, ...] of the examples at index, int64 [n]."""
+        """Returns the features [n, ...] of the examples at index, int64 [n].
+
+        Raises:
+          ValueError: there are none, which is for a subclass that reads another format here.
+        """
+        if not self.params.features:
+            raise ValueError('features={} reads nothing; name the features that are wanted, or '
+                             'override read in a class of your own for another format.')
+
         def parser(feature: Feature.Params) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
             if feature.is_sequence:
                 return tf.io.RaggedFeature(feature.dtype, row_splits_dtype=tf.int64)

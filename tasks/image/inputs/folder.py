@@ -97,10 +97,10 @@ class FolderInput(EncodedImageInput):
         for label, name in enumerate(self._all_classes):
             folder = os.path.join(p.directory, p.split, name)
             if os.path.isdir(folder):
-                visible = sorted(file for file in os.listdir(folder) if not file.startswith('.'))
-                files = [file for file in visible if file.lower().endswith(SUFFIXES)]
-                others += [os.path.join(folder, file) for file in set(visible).difference(files)]
-                paths += [os.path.join(folder, file) for file in files]
+                visible = [entry for entry in os.scandir(folder) if not entry.name.startswith('.')]
+                files = sorted(entry.path for entry in visible if _is_image(entry))
+                others += [entry.path for entry in visible if not _is_image(entry)]
+                paths += files
                 labels += [label] * len(files)
         if not paths:
             number = counted(len(others), 'other file')
@@ -109,13 +109,17 @@ class FolderInput(EncodedImageInput):
                 f'{os.path.join(p.directory, p.split)} holds no image in a folder of a class'
                 f'{found}; put them there as class/*.jpg ({", ".join(SUFFIXES)}).')
         if others:
-            logging.warning('%s %s left out, for a name that does not end in %s: %s; convert '
-                            'images, as to PNG; one of them: %s', counted(len(others), 'file'),
-                            are(len(others)), ', '.join(SUFFIXES), _kinds(others),
-                            _text(min(others)))
+            logging.warning('%s %s left out, because images are files that end in %s: %s; '
+                            'convert images, as to PNG; one of them: %s',
+                            counted(len(others), 'file'), are(len(others)), ', '.join(SUFFIXES),
+                            _kinds(others), _text(min(others)))
 
         chosen, new_labels = p.subset.of(np.array(labels))
         return [paths[i] for i in chosen], new_labels
+
+
+def _is_image(entry: os.DirEntry[str]) -> bool:
+    return entry.name.lower().endswith(SUFFIXES) and not entry.is_dir()
 
 
 def _kinds(paths: Sequence[str]) -> str:

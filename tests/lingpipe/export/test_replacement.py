@@ -34,3 +34,16 @@ def test_a_link_to_a_file_stays_and_the_file_is_replaced(tmp_path: pathlib.Path)
     assert link.is_symlink()
     assert (tmp_path / 'disk.npz').read_text() == 'after'
     assert sorted(path.name for path in tmp_path.iterdir()) == ['disk.npz', 'weights.npz']
+
+
+def test_what_the_user_has_beside_an_export_stays(tmp_path: pathlib.Path) -> None:
+    """Names such as weights.new.npz and model.new were written over or removed."""
+    theirs = [tmp_path / name for name in ('weights.new.npz', 'model.new', 'model.old')]
+    for path in theirs:
+        path.write_text('mine')
+    with replaced_file(str(tmp_path / 'weights.npz'), 'correct it') as new:
+        pathlib.Path(new).write_text('weights')
+    for _ in range(2):
+        export(tmp_path / 'model', 'model')
+    assert [path.read_text() for path in theirs] == ['mine'] * 3
+    assert len(list(tmp_path.iterdir())) == 5

@@ -555,6 +555,8 @@ def test_records_of_another_format_are_read_as_the_error_says(tmp_path):
         writer.write(b'no example at all')
     source = records(tmp_path / 'x', Lengths, features={}, batch_size=1, num_epochs=1)
     assert batches_of(source) == [[17]]
+    with pytest.raises(ValueError, match='features={} reads nothing; name the features'):
+        records(tmp_path / 'x', features={}, batch_size=1).dataset()
 
 
 @pytest.mark.parametrize(('at', 'value'), [(20, 0x10), (2, 0xff)], ids=['data', 'length'])

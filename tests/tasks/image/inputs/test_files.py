@@ -96,7 +96,7 @@ def test_files_that_are_no_images_are_left_out_with_a_warning(birds, caplog):
         assert folder(birds).num_examples() == NUM_FILES
     readme = birds / 'train' / 'owl' / 'README.txt'
     photo = birds / 'train' / 'crow' / 'photo.webp'
-    assert '2 files are left out, for a name that does not end in .jpg, ' in caplog.text
+    assert '2 files are left out, because images are files that end in .jpg, ' in caplog.text
     assert str(min(photo, readme)) in caplog.text
 
 
@@ -104,7 +104,7 @@ def test_the_kinds_of_files_that_are_left_out_are_named(birds, caplog):
     """One file was named, and not that it was one of many images of a kind that is not read."""
     for i in range(3):
         (birds / 'train' / 'crow' / f'{i}.WEBP').write_bytes(b'another format')
-    (birds / 'train' / 'owl' / 'young').mkdir()
+    (birds / 'train' / 'owl' / 'young.jpg').mkdir()
     with caplog.at_level(logging.WARNING, 'absl'):
         assert folder(birds).num_examples() == NUM_FILES
     assert ': 3 .webp, 1 .txt, 1 folder; convert images, as to PNG; one of' in caplog.text
