@@ -164,8 +164,19 @@ class Connection:
           LostWorkerError: a worker answered once and then no more, or has other devices now.
         """
         deadline_s = time.monotonic() + wait_s
+
+        def again(task: int, before: workers.Worker) -> workers.Worker:
+            """The worker, with empty memory. Others start again while a lost one is awaited."""
+            worker = workers.wait_for_worker(before.address, task, deadline_s, wait_s)
+            if worker.incarnation != before.incarnation:   # It has started again by itself.
+                name = workers.claim(worker.address, self._name)
+                self._check_not_taken(task, name)
+                if name:
+                    return worker
+            return self._started_again(task, worker, deadline_s, wait_s, is_again=True)
+
         devices_before = [worker.devices for worker in self.workers]
-        self.workers = self._started_workers(deadline_s, wait_s, is_again=True)
+        self.workers = at_once(again, list(enumerate(self.workers)))
         if [worker.devices for worker in self.workers] != devices_before:
             raise LostWorkerError('the workers have other devices than before')
         _connect(self._addresses, self._own_address, deadline_s)
@@ -199,22 +210,24 @@ class Connection:
             for task, name in enumerate(served):
                 self._check_not_taken(task, name)
 
-        def start_again(task: int, worker: workers.Worker) -> workers.Worker:
-            """Ends the server until a new one serves this process; a newcomer does not give way."""
-            while True:
-                if is_again:
-                    name = workers.claim(worker.address, self._name, ends_server=True)
-                    self._check_not_taken(task, name)
-                else:
-                    workers.end_server(worker.address)
-                worker = workers.wait_for_worker(
-                    worker.address, task, deadline_s, wait_s, worker.incarnation)
-                if workers.claim(worker.address, self._name) == self._name:
-                    return worker
-                if time.monotonic() > deadline_s:
-                    raise LostWorkerError(f'worker {task}, {worker.address}, has started again')
+        return at_once(self._started_again, [(task, worker, deadline_s, wait_s, is_again)
+                                             for task, worker in enumerate(workers_before)])
 
-        return at_once(start_again, list(enumerate(workers_before)))
+    def _started_again(self, task: int, worker: workers.Worker, deadline_s: float, wait_s: float,
+                       is_again: bool) -> workers.Worker:
+        """Ends the server until a new one serves this process; a newcomer does not give way."""
+        while True:
+            if is_again:
+                name = workers.claim(worker.address, self._name, ends_server=True)
+                self._check_not_taken(task, name)
+            else:
+                workers.end_server(worker.address)
+            worker = workers.wait_for_worker(
+                worker.address, task, deadline_s, wait_s, worker.incarnation)
+            if workers.claim(worker.address, self._name) == self._name:
+                return worker
+            if time.monotonic() > deadline_s:
+                raise LostWorkerError(f'worker {task}, {worker.address}, has started again')
 
     def _check_not_taken(self, task: int, name: str) -> None:
         """Raises OSError if a worker serves another controller, whose name is `name`."""

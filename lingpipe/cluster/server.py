@@ -154,9 +154,9 @@ def _serve_until(stop: StopSignals, address: str, config: tf.compat.v1.ConfigPro
                 _end_when_let_go(server, host, port)
             return
         closed_pipe.say(f'worker at {address}: {why}; it starts again', sys.stdout)
-        ends_at_once = time.monotonic() - started_s < 1.
-        num_failures = num_failures + 1 if ends_at_once and why == _how_it_ended(1) else 0
-        if ends_at_once:
+        has_failed = time.monotonic() - started_s < 1. and why != _how_it_ended(0)
+        num_failures = num_failures + 1 if has_failed and why == _how_it_ended(1) else 0
+        if has_failed:
             time.sleep(1.)   # It is not started in a busy loop.
     raise OSError(f'{num_failures} servers of the worker at {address} have failed one after the '
                   'other as they started, and have said why above; correct that, and start again.')

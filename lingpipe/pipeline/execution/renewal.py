@@ -11,6 +11,7 @@ some; and to the new worker, a handle that is forgotten may stand for another va
 """
 from __future__ import annotations
 
+import functools
 import gc
 import uuid
 from collections.abc import Iterable, Sequence
@@ -91,13 +92,18 @@ def _successor(variable: tf.Variable) -> tf.Tensor:
 
 def _set_to_zero(variables: Sequence[tf.Variable]) -> None:
     """Assigns zeros, by a graph: single ops might come after those of the next step."""
+    @functools.cache   # They share the zeros, until each is written for the first time.
+    def zeros(device: str, shape: tuple[int, ...], dtype: tf.DType) -> tf.Tensor:
+        with tf.device(device):
+            return tf.zeros(shape, dtype)
+
     def body() -> tf.Tensor:
         assigned = []
         for variable in variables:
+            value = zeros(variable.device, tuple(variable.shape), variable.dtype)
             with tf.device(variable.device):
-                zeros = tf.zeros(variable.shape, variable.dtype)
                 assigned.append(
-                    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=zeros))
+                    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value))
         return done_after(*assigned)
 
     wrap_function(body, [])()

@@ -18,7 +18,7 @@ from lingpipe import cluster, layers
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.cluster import client, ports
 from lingpipe.cluster.client import Connection
-from lingpipe.cluster.workers import served_by
+from lingpipe.cluster.workers import served_by, wait_for_worker
 from lingpipe.layers import Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
@@ -171,7 +171,11 @@ def check_that_a_program_goes_on(addresses: list[str], pid: int, directory: str)
     with pytest.raises(tf.errors.OpError) as failed:
         program.train_step(batch, 2)
     assert connection.lost(failed.value)
+    before = connection.workers[0]
+    has_started = wait_for_worker(addresses[1], 1, time.monotonic() + 60., 60.)
     connection.connect_again(60.)
+    assert connection.workers[0].incarnation != before.incarnation   # Its memory is empty again.
+    assert connection.workers[1] == has_started   # That of a new one is empty already.
     program.renew()
     checkpointer.restore(program.variables())
     for step in (1, 2):
@@ -301,7 +305,7 @@ SCRIPT = """
 import sys
 from lingpipe import cluster
 from lingpipe.cluster.client import Connection
-from lingpipe.cluster.workers import served_by
+from lingpipe.cluster.workers import served_by, wait_for_worker
 cluster.configure()
 Connection([sys.argv[1]])
 """
