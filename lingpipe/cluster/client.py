@@ -155,7 +155,7 @@ class Connection:
         guard.check()
 
     def connect_again(self, wait_s: float) -> None:
-        """Connects once more, to workers that all start again. What was on them is lost.
+        """Connects once more, to workers whose memory is empty again. What was on them is lost.
 
         Tensors of this process, and the functions that it has traced, stay as they are.
 
@@ -166,7 +166,7 @@ class Connection:
         deadline_s = time.monotonic() + wait_s
 
         def again(task: int, before: workers.Worker) -> workers.Worker:
-            """The worker, with empty memory. Others start again while a lost one is awaited."""
+            """The worker, with empty memory; others start again while a lost one is awaited."""
             worker = workers.wait_for_worker(before.address, task, deadline_s, wait_s)
             if worker.incarnation != before.incarnation:   # It has started again by itself.
                 name = workers.claim(worker.address, self._name)
