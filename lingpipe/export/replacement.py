@@ -1,7 +1,7 @@
 """Replacement: a file or a directory is written beside its place, and gets its name when complete.
 
-So a full disk, a kill or an error leaves what was there before. What a killed export has left
-beside it, under a name that nobody else gives, goes with the next.
+So a full disk, a kill or an error leaves what was there before. What a killed export leaves beside
+it has a name that nobody else gives, and the next export removes it.
 """
 from __future__ import annotations
 

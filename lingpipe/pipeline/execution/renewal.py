@@ -92,7 +92,7 @@ def _successor(variable: tf.Variable) -> tf.Tensor:
 
 def _set_to_zero(variables: Sequence[tf.Variable]) -> None:
     """Assigns zeros, by a graph: single ops might come after those of the next step."""
-    @functools.cache   # They share the zeros, until each is written for the first time.
+    @functools.cache   # Variables share them until they are written.
     def zeros(device: str, shape: tuple[int, ...], dtype: tf.DType) -> tf.Tensor:
         with tf.device(device):
             return tf.zeros(shape, dtype)

@@ -79,9 +79,9 @@ def test_what_is_no_list_of_texts_is_refused(run: Run) -> None:
         run.translate('nepo')
     with pytest.raises(ValueError, match='lines has 3, but must be a list of texts; give strings'):
         run.translate([3])   # type: ignore[list-item]
-    for translate in (run.translate, run.generate):
+    for call in (run.translate, run.generate):
         with pytest.raises(ValueError, match='is None; give a list of texts'):
-            translate(None)
+            call(None)
 
 
 def test_a_task_that_does_not_translate_says_so(tmp_path: pathlib.Path) -> None:

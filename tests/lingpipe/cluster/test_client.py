@@ -305,7 +305,7 @@ SCRIPT = """
 import sys
 from lingpipe import cluster
 from lingpipe.cluster.client import Connection
-from lingpipe.cluster.workers import served_by, wait_for_worker
+from lingpipe.cluster.workers import served_by
 cluster.configure()
 Connection([sys.argv[1]])
 """
