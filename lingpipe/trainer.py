@@ -41,7 +41,7 @@ from absl import flags
 from lingpipe.commands import early_start
 from lingpipe.commands.flags import check_mode, define_flags, error_text, options_of
 from lingpipe.commands.run_options import RunOptions
-from lingpipe.process import closed_pipe, tensorflow_import
+from lingpipe.process import closed_pipe, environment, tensorflow_import
 from lingpipe.process.error_text import sentence
 from lingpipe.wording.keras_words import place_of
 
@@ -77,6 +77,7 @@ def main(argv: Sequence[str]) -> int:
     if values.tensorflow_log:
         os.environ[tensorflow_import.LOG_LEVEL] = '0'
     tensorflow_import.quiet(is_own_process=True)
+    environment.add_all()
     options = options_of(values, argv[1:])
     command = print_list if values.list else (
         lambda: early_start.run(lambda: run(options), options.command_line))

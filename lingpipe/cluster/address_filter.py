@@ -51,6 +51,7 @@ from typing import NamedTuple
 from lingpipe.cluster import admission, user_filter
 from lingpipe.cluster.ports import check_free, family_of_all_addresses
 from lingpipe.cluster.user_filter import Client
+from lingpipe.process import environment
 from lingpipe.process.error_text import reason
 
 # Options of sockets that Python has no names for.
@@ -66,7 +67,6 @@ _SKF_AD_IFINDEX = 0x100000000 - 0x1000 + 8   # loads the number of the interface
 
 _MOST_HOPS = 255                     # the largest number; most packets start with 64 or 128 hops
 _HIGH_NUMBER = 1000                  # of a file descriptor
-_REUSE_PORT = 'TF_GRPC_REUSE_PORT'   # environment variable: whether TensorFlow sets SO_REUSEPORT
 _CANNOT = ('TensorFlow listens at all addresses, and {} hold it to one; use 0.0.0.0 behind a '
            'firewall.')
 
@@ -120,7 +120,7 @@ class Guard:
             _attach(sock, _program([]))
             _fill_queue(port)
             self._descriptors.append(sock.detach())
-        os.environ[_REUSE_PORT] = '1'
+        os.environ[environment.REUSE_PORT] = 'true'
 
     def check(self) -> None:
         """Checks that the server's socket is in the group, and lets connections come through to it.

@@ -38,7 +38,7 @@ from typing import NoReturn
 import tensorflow as tf
 
 from lingpipe.cluster import address_filter, ports, workers
-from lingpipe.process import closed_pipe, exit_code, tensorflow_settings
+from lingpipe.process import closed_pipe, environment, exit_code, tensorflow_settings
 from lingpipe.process.stop_signals import StopSignals
 
 LAST_S = 120.           # how long a worker serves its trainer after SIGTERM
@@ -242,7 +242,7 @@ def start(host: str, port: int, config: tf.compat.v1.ConfigProto) -> tf.distribu
       OSError: the port is taken, or the system cannot hold the server to the host.
     """
     tensorflow_settings.set_malloc()
-    tensorflow_settings.set_grpc()
+    environment.set_grpc()
     guard = address_filter.Guard(port, host)
     # A controller gives the task its real number.
     spec = {'worker': {0: f'{_own_host(host)}:{port}'}}

@@ -24,7 +24,7 @@ from google.protobuf.message import Message
 from tensorflow.core.framework import device_attributes_pb2, graph_pb2
 from tensorflow.core.protobuf import named_tensor_pb2
 
-from lingpipe.process import tensorflow_settings
+from lingpipe.process import environment
 
 _MESSAGES = '''
     name: "lingpipe/services.proto"  package: "lingpipe"  syntax: "proto3"
@@ -110,7 +110,7 @@ def _calls(address: str, timeout_s: float) -> Iterator[Callable[..., Any]]:
     It returns the message that the server answers, or raises OSError as `run` does. All calls have
     one connection, since a server keeps each new one waiting for 0.2 s (user_filter.py).
     """
-    tensorflow_settings.set_grpc()
+    environment.set_grpc()
     import grpc  # here, since the process that forks servers must not import it (server.py)
 
     def call(method: str, **fields: Any) -> Any:

@@ -7,9 +7,10 @@ TensorFlow before may do so: others belong to somebody else, such as a notebook.
 """
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
+
+from lingpipe.process import environment
 
 # Environment variable 'CPUS THREADS': what is configured before the Params are made.
 _RESERVED = 'LINGPIPE_CPUS_AND_THREADS'
@@ -25,10 +26,10 @@ def run(command: Callable[[], int], flags: Sequence[str]) -> int:
     Raises:
       StartedTooEarlyError: TensorFlow has started too early, and another process is no remedy.
     """
-    may_start_again = 'tensorflow' not in sys.modules and _RESERVED not in os.environ
-    if _RESERVED in os.environ:
+    may_start_again = 'tensorflow' not in sys.modules and not environment.left(_RESERVED)
+    if reserved := environment.left(_RESERVED):
         from lingpipe import cluster  # It imports TensorFlow, which takes seconds.
-        num_cpu_devices, intra_op_threads = map(int, os.environ[_RESERVED].split())
+        num_cpu_devices, intra_op_threads = map(int, reserved.split())
         cluster.configure(num_cpu_devices, intra_op_threads)
     try:
         return command()
@@ -36,7 +37,5 @@ def run(command: Callable[[], int], flags: Sequence[str]) -> int:
         from lingpipe import cluster
         if not may_start_again or not isinstance(error, cluster.StartedTooEarlyError):
             raise
-        os.environ[_RESERVED] = f'{error.num_cpu_devices} {error.intra_op_threads}'
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, '-m', 'lingpipe.trainer', *flags])
+        environment.leave(_RESERVED, f'{error.num_cpu_devices} {error.intra_op_threads}')
+    environment.start_trainer(flags)

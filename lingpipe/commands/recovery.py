@@ -32,6 +32,7 @@ from lingpipe.commands import device_setup
 from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.execution.renewal import NotRenewableError
+from lingpipe.process import environment
 from lingpipe.process.error_text import sentence
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import newest_checkpoint
@@ -54,7 +55,7 @@ T = TypeVar('T')
 
 def has_started_again() -> bool:
     """Whether this process has taken the place of one that lost a worker."""
-    return _FRUITLESS in os.environ
+    return bool(environment.left(_FRUITLESS))
 
 
 class Recovery:
@@ -136,7 +137,7 @@ class Recovery:
                 returned = self._returned(placement.missing, params)
             return body(Site(placement.devices, watchdog, placement.pipeline, returned))
         except ReturnedWorkerError as error:
-            os.environ[_TAKEN_IN_S] = str(time.monotonic())
+            environment.leave(_TAKEN_IN_S, str(time.monotonic()))
             self.start_again(str(error))
         except tf.errors.OpError as error:
             connection = watchdog.connection
@@ -151,7 +152,7 @@ class Recovery:
 
     def _returned(self, missing: Sequence[str], params: Experiment.Params) -> ReturnedWorkers:
         """Looks for workers that are missing, but not soon after others were taken in."""
-        taken_in_s = float(os.environ.get(_TAKEN_IN_S, '-inf'))
+        taken_in_s = float(environment.left(_TAKEN_IN_S) or '-inf')
         pause_s = _PAUSE * (params.train.elastic_after_s or 0.)
         return ReturnedWorkers(missing, device_setup.name_for_workers(self._options),
                                taken_in_s + pause_s)
@@ -202,17 +203,16 @@ class Recovery:
         if self._stop:
             self._stop.leave_to_next_process()
             self._end_if_stopped(at)
-        os.execv(sys.executable, [sys.executable, '-m', 'lingpipe.trainer',
-                                  *self._options.command_line])
+        environment.start_trainer(self._options.command_line)
 
     def _count_start(self, step: int, at: str) -> None:
         """Leaves the number of starts from `step` to the next process; ends after too many."""
-        step_before, _, number = os.environ.get(_FRUITLESS, '').partition(' ')
+        step_before, _, number = environment.left(_FRUITLESS).partition(' ')
         num_starts = int(number) + 1 if step_before == str(step) else 1
         if num_starts > _MAX_FRUITLESS:
             self._say(f'{at}: {_MAX_FRUITLESS} starts have not come further: look at the workers')
             os._exit(1)
-        os.environ[_FRUITLESS] = f'{step} {num_starts}'
+        environment.leave(_FRUITLESS, f'{step} {num_starts}')
 
     def _end_if_stopped(self, at: str) -> None:
         """Ends this process if a stop signal came, with the exit code that shells expect."""
@@ -231,8 +231,6 @@ class Recovery:
         out: IO[str] = sys.stdout if self._log_path else sys.stderr
         with contextlib.suppress(OSError, ValueError):
             print(line, file=out, flush=True)
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.flush()
 
 
 def _close_files_on_exec() -> None:

@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
 from typing import NoReturn
 
 from lingpipe.cluster import server
@@ -11,7 +9,7 @@ from lingpipe.commands.device_setup import listening_address
 from lingpipe.commands.experiment_params import read_params
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.input import readers
-from lingpipe.process import tensorflow_settings
+from lingpipe.process import environment, tensorflow_settings
 from lingpipe.training import registry
 
 # Environment variable 'THREADS GRAPH_OPTIMIZER': what the Params of --model say; see _settings.
@@ -42,16 +40,14 @@ def _settings(options: RunOptions) -> tuple[int, bool]:
     Making the Params may start TensorFlow, as building a layer of Keras does. Such a process cannot
     fork servers any more, so it starts again and is told what the Params say.
     """
-    if _KNOWN in os.environ:
-        num_threads, has_graph_optimizer = map(int, os.environ[_KNOWN].split())
+    if known := environment.left(_KNOWN):
+        num_threads, has_graph_optimizer = map(int, known.split())
         return num_threads, bool(has_graph_optimizer)
     if not options.model:
         return 1, False
     params = read_params(options)
     settings = params.intra_op_threads, params.pipeline.use_graph_optimizer
     if tensorflow_settings.has_started():
-        os.environ[_KNOWN] = '{} {:d}'.format(*settings)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.execv(sys.executable, [sys.executable, '-m', 'lingpipe.trainer', *options.command_line])
+        environment.leave(_KNOWN, '{} {:d}'.format(*settings))
+        environment.start_trainer(options.command_line)
     return settings

@@ -10,6 +10,8 @@ import os
 import socket
 import time
 
+from lingpipe.process import environment
+
 _NAME = 'LINGPIPE_PROCESS'   # environment variable
 
 
@@ -19,8 +21,8 @@ def this_process() -> str:
     It stays the same for as long as the process has its process id.
     """
     start = f'process {os.getpid()} on {socket.gethostname()} since '
-    name = os.environ.get(_NAME, '')
+    name = environment.left(_NAME)
     if not name.startswith(start):   # there is none, or it is that of a parent
         name = f'{start}{time.strftime("%Y-%m-%d %H:%M:%S")}'
-        os.environ[_NAME] = name
+        environment.leave(_NAME, name)
     return name

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Self
 
-from lingpipe.process import closed_pipe
+from lingpipe.process import closed_pipe, environment
 
 REPEATED_S = 1.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -74,7 +74,7 @@ class StopSignals:
         pipe, self._pipe = self._pipe, None
         if pipe:
             os.set_inheritable(pipe[0], True)
-            os.environ[_INHERITED] = str(pipe[0])
+            environment.leave(_INHERITED, str(pipe[0]))
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
@@ -87,7 +87,7 @@ class StopSignals:
         self._handlers_before = {number: signal.signal(number, self._catch)
                                  for number in self._numbers or heeded()}
 
-        inherited = os.environ.pop(_INHERITED, '')
+        inherited = environment.take(_INHERITED)
         if inherited:
             self._name = _name_in(int(inherited), SIGNALS)
             os.close(int(inherited))

@@ -136,19 +136,6 @@ def set_malloc() -> None:
         libc.mallopt(_M_TOP_PAD, _TOP_PAD_BYTES)
 
 
-def set_grpc() -> None:
-    """Has gRPC reach other machines as the system does; call it before gRPC's first call.
-
-    gRPC would ask a DNS server even for a name in /etc/hosts, and wait for it in vain where nodes
-    have none, or know each other by other means. A setting in the environment stays as it is.
-
-    gRPC would also connect by way of the proxy that http_proxy and the like name, which does not
-    reach workers, least of all those on loopback. So it is told of an empty one, which means none.
-    """
-    os.environ.setdefault('GRPC_DNS_RESOLVER', 'native')
-    os.environ['grpc_proxy'] = ''
-
-
 def default_devices(num_devices: int) -> list[str]:
     """Returns the first GPUs, or else the first logical CPU devices, as tf.device strings.
 

@@ -21,6 +21,7 @@ from absl import logging
 
 from lingpipe.checkpoint import side_files
 from lingpipe.checkpoint.unreadable import MISSING, reading
+from lingpipe.process import environment
 from lingpipe.process.error_text import reason
 from lingpipe.process.process_name import this_process
 
@@ -81,7 +82,7 @@ class Lock:
         """Keeps the lock for the next program of this process, if it holds the same logdir."""
         if self.number is not None:
             os.set_inheritable(self.number, True)
-            os.environ[_KEPT] = str(self.number)
+            environment.leave(_KEPT, str(self.number))
 
 
 @contextlib.contextmanager
@@ -141,7 +142,7 @@ def is_held(logdir: str) -> bool:
 def _kept(path: str) -> int | None:
     """Returns the open file that the process's last program has kept, if it is that of `path`."""
     try:
-        number = int(os.environ.pop(_KEPT, ''))
+        number = int(environment.take(_KEPT))
         if not os.path.samestat(os.fstat(number), os.stat(path)):
             return None
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)   # which it has already

@@ -1,13 +1,13 @@
 """Early start: the trainer makes devices first if making the Params has started TensorFlow."""
 from __future__ import annotations
 
-import os
 import sys
 
 import pytest
 
 from lingpipe import cluster
 from lingpipe.commands import early_start
+from lingpipe.process import environment
 
 
 class ReplacedError(Exception):
@@ -20,26 +20,24 @@ def too_early() -> int:
 
 @pytest.fixture
 def command_lines(monkeypatch):
-    """Returns the list that gets the command line of every process that replaces this one."""
-    monkeypatch.delenv('LINGPIPE_CPUS_AND_THREADS', raising=False)
+    """The list that gets the flags of every trainer that takes this program's place."""
     found = []
 
-    def execv(path, command_line):
-        found.append(command_line)
+    def start_trainer(flags):
+        found.append(flags)
         raise ReplacedError
 
-    monkeypatch.setattr(os, 'execv', execv)
-    return found
+    monkeypatch.setattr(environment, 'start_trainer', start_trainer)
+    yield found
+    environment.take('LINGPIPE_CPUS_AND_THREADS')
 
 
 def test_a_process_of_the_trainer_starts_again_once_and_makes_the_devices_first(
         monkeypatch, command_lines):
     monkeypatch.delitem(sys.modules, 'tensorflow')
-    monkeypatch.setenv('LINGPIPE_CPUS_AND_THREADS', '')
-    monkeypatch.delenv('LINGPIPE_CPUS_AND_THREADS')
     with pytest.raises(ReplacedError):
         early_start.run(too_early, ['--model=mine.Mine'])
-    assert command_lines == [[sys.executable, '-m', 'lingpipe.trainer', '--model=mine.Mine']]
+    assert command_lines == [['--model=mine.Mine']]
 
     configured = []
     monkeypatch.setattr(cluster, 'configure', lambda *numbers: configured.append(numbers))

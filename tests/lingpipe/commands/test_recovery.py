@@ -2,10 +2,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import pytest
@@ -18,6 +17,7 @@ from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.execution.renewal import NotRenewableError
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.process import environment
 from lingpipe.training import newest_checkpoint
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.site import Site
@@ -26,7 +26,7 @@ STARTS = 'LINGPIPE_FRUITLESS_STARTS'   # what one process leaves to the next
 
 
 class Replaced(BaseException):
-    """In place of another process, with its command."""
+    """In place of another trainer, with its flags."""
 
 
 class Ended(BaseException):
@@ -34,21 +34,21 @@ class Ended(BaseException):
 
 
 @pytest.fixture
-def newest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
+def newest(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int | None]]:
     """The step of the newest checkpoint, which a test may set; no process is replaced or ends."""
-    def execv(path: str, command: list[str]) -> NoReturn:
-        raise Replaced(path, *command)
+    def start_trainer(flags: Sequence[str]) -> NoReturn:
+        raise Replaced(*flags)
 
     def end(code: int) -> NoReturn:
         raise Ended(code)
 
     step: dict[str, int | None] = {'step': None}
     monkeypatch.setattr(newest_checkpoint, 'newest_step', lambda directory: step['step'])
-    monkeypatch.setattr(os, 'execv', execv)
+    monkeypatch.setattr(environment, 'start_trainer', start_trainer)
     monkeypatch.setattr(os, os._exit.__name__, end)
     monkeypatch.setattr('fcntl.fcntl', lambda *args: 0)   # pytest's own files stay open
-    monkeypatch.setenv(STARTS, '')
-    return step
+    yield step
+    environment.take(STARTS)
 
 
 def recovery(**values: Any) -> Recovery:
@@ -60,8 +60,7 @@ def test_the_same_command_starts_again(newest: dict[str, int | None],
     newest['step'] = 30
     with pytest.raises(Replaced) as replaced:
         recovery().start_again('worker 1 is lost')
-    assert replaced.value.args == (sys.executable, sys.executable, '-m', 'lingpipe.trainer',
-                                   '--model=a', '--steps=2')
+    assert replaced.value.args == ('--model=a', '--steps=2')
     assert capsys.readouterr().err == ('worker 1 is lost; the last checkpoint is of step 30: the '
                                        'trainer starts again from there\n')
 
@@ -73,7 +72,7 @@ def test_ten_starts_from_the_same_step_are_the_last(newest: dict[str, int | None
         for number in range(1, 11):
             with pytest.raises(Replaced):
                 recovery().start_again('worker 1 is lost')
-            assert os.environ[STARTS] == f'{step} {number}'
+            assert environment.left(STARTS) == f'{step} {number}'
     capsys.readouterr()
     with pytest.raises(Ended, match='1'):
         recovery().start_again('worker 1 is lost')
@@ -111,7 +110,6 @@ def test_a_worker_that_is_back_is_taken_in_and_no_other_soon_after(
 
     monkeypatch.setattr('lingpipe.commands.recovery.ReturnedWorkers', Returned)
     monkeypatch.setattr(time, 'monotonic', lambda: 1000.)
-    monkeypatch.setenv('LINGPIPE_TAKEN_IN_S', '-inf')
     params, smaller = Experiment.Params(), PipelineParams()
     params.train.elastic_after_s = 5.
     place = Placement((), None, smaller, ('b:2',))
@@ -119,6 +117,7 @@ def test_a_worker_that_is_back_is_taken_in_and_no_other_soon_after(
     for _ in range(2):
         with pytest.raises(Replaced):
             Recovery(RunOptions('train', devices='a:1,b:2')).run(params, lambda: place, body)
+    environment.take('LINGPIPE_TAKEN_IN_S')
     assert not_before_s == [float('-inf'), 1050.]
     assert 'worker b:2 answers again; the last checkpoint is of step 30' in capsys.readouterr().err
 
@@ -145,7 +144,7 @@ def test_what_can_be_placed_again_goes_on_in_this_process(
     newest['step'] = 30
     again = Placement(('again',), None)
     assert run(lose(2, lambda: 'done'), lambda: again) == 'done on again'
-    assert os.environ[STARTS] == '30 2'
+    assert environment.left(STARTS) == '30 2'
     assert capsys.readouterr().err.count('step 30: the trainer starts again from there') == 2
 
 
@@ -157,7 +156,7 @@ def test_what_cannot_be_placed_again_goes_on_in_another_process(
     newest['step'] = 30
     with pytest.raises(Replaced):
         run(lose(1, lambda: 'done'), place_again)
-    assert os.environ[STARTS] == '30 1'
+    assert environment.left(STARTS) == '30 1'
     assert capsys.readouterr().err.count('step 30: the trainer starts again from there') == 1
 
 

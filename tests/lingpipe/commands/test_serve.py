@@ -53,7 +53,6 @@ class Mine:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
     """The threads of an op, and whether the graph optimizer is on, of every worker that serves."""
-    monkeypatch.delenv('LINGPIPE_WORKER_SETTINGS', raising=False)
     found: list[tuple[int, bool]] = []
     monkeypatch.setattr(server, 'serve', lambda address, config, *_: found.append((
         config.intra_op_parallelism_threads,
@@ -73,11 +72,11 @@ def test_a_worker_whose_experiment_starts_tensorflow_starts_again_with_what_it_s
     class ReplacedError(Exception):
         """What ends a process that another one replaces."""
 
-    def execv(path, command_line):
-        assert command_line == [sys.executable, '-m', 'lingpipe.trainer', '--mode=worker', TINY]
+    def start_trainer(flags):
+        assert flags == ('--mode=worker', TINY)
         raise ReplacedError
 
-    monkeypatch.setattr(os, 'execv', execv)
+    monkeypatch.setattr('lingpipe.process.environment.start_trainer', start_trainer)
     monkeypatch.setattr(tensorflow_settings, 'has_started', lambda: True)
     with pytest.raises(ReplacedError):
         serve.serve(OPTIONS)

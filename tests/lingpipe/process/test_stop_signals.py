@@ -10,6 +10,7 @@ import pytest
 # Another thread catches the signal, since the main thread blocks it.
 BEFORE = """
 import os, signal, sys, threading, time
+from lingpipe.process import environment
 from lingpipe.process.stop_signals import StopSignals
 with StopSignals() as stop:
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
@@ -17,7 +18,7 @@ with StopSignals() as stop:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(0.2)
     assert not signal.sigpending()
-    os.execv(sys.executable, [sys.executable, '-c', sys.argv[1]])
+    environment.start_program([sys.executable, '-c', sys.argv[1]])
 """
 AFTER = """
 import os

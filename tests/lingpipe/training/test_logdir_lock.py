@@ -73,14 +73,15 @@ def test_lock_that_was_let_go_can_be_had_again(tmp_path):
 
 def test_process_that_starts_itself_again_keeps_its_lock_and_its_name(tmp_path):
     """Another process also tries to take the lock between the two programs of this process."""
-    code = ('import os, sys\n'
+    code = ('import sys\n'
+            'from lingpipe.process import environment\n'
             'from lingpipe.training import logdir_lock\n'
             'with logdir_lock.hold(sys.argv[1]) as held:\n'
             '    print(open(sys.argv[1] + "/lock").read().strip(), flush=True)\n'
             '    input()\n'
             '    if len(sys.argv) == 2:\n'
             '        held.keep()\n'
-            '        os.execv(sys.executable, [*sys.orig_argv, "again"])\n')
+            '        environment.start_program([sys.executable, *sys.orig_argv[1:], "again"])\n')
     with subprocess.Popen([sys.executable, '-c', code, str(tmp_path)], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
