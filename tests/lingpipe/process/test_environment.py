@@ -1,4 +1,4 @@
-"""Environment: what a program leaves to the next one, and what is added before threads are there."""
+"""Environment: what a program leaves to the next, and what is added before threads are there."""
 from __future__ import annotations
 
 import ast
