@@ -1,11 +1,14 @@
 """Predict: the outputs of examples in a file, or of an eval input, with the newest checkpoint.
 
+An eval input that names its examples, such as images by their paths, adds an output with the names.
 Nothing but the output is written.
 """
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+
+import numpy as np
 
 from lingpipe.api.run import Run
 from lingpipe.commands.run_options import RunOptions
@@ -37,6 +40,8 @@ def predict(params: Experiment.Params, options: RunOptions) -> None:
     with Run(params, options, is_writer=False, is_trainer=True) as run:
         if path in params.eval_inputs:
             outputs = run.predict(path)
+            if names := run.experiment.eval_inputs[path].names():
+                outputs = {'example': np.array(names), **outputs}
         else:
             outputs = run.predict(lambda predictor: _read(path, predictor))
     write_predictions(options.predict_output, outputs)

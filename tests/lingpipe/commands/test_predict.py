@@ -1,6 +1,8 @@
 """Predict and export: the newest checkpoint, on files and on eval inputs."""
 from __future__ import annotations
 
+import csv
+import json
 import re
 
 import numpy as np
@@ -38,6 +40,25 @@ def test_a_file_an_eval_input_and_an_array_give_the_same_outputs(run, tmp_path):
     assert of_file.shape == (13, DIM)
     np.testing.assert_array_equal(predicted(run, 'test', tmp_path), of_file)
     np.testing.assert_array_equal(run.predict(examples['x'])['x'], of_file)
+
+
+def test_examples_of_an_eval_input_that_have_names_keep_them(run, tmp_path, monkeypatch):
+    """Predictions of a folder of images did not say which image was which."""
+    source = type(run.experiment.eval_inputs['test'])
+    assert not run.experiment.eval_inputs['test'].names()
+    monkeypatch.setattr(source, 'name_of', lambda self, index: f'{index}, of 13.jpg')
+    for suffix in ('csv', 'jsonl'):
+        predict(run.params, RunOptions('predict', logdir=run.logdir, predict_input='test',
+                                       predict_output=f'{tmp_path}/out.{suffix}'))
+    with open(f'{tmp_path}/out.csv', newline='') as file:
+        rows = list(csv.DictReader(file))
+    with open(f'{tmp_path}/out.jsonl') as file:
+        examples = [json.loads(line) for line in file]
+    outputs = run.predict('test')['x']
+    for table in (rows, examples):
+        assert [row['example'] for row in table] == [f'{i}, of 13.jpg' for i in range(13)]
+    np.testing.assert_array_equal([np.float32(row['x.0']) for row in rows], outputs[:, 0])
+    np.testing.assert_array_equal(np.float32([row['x'] for row in examples]), outputs)
 
 
 def test_an_export_says_what_it_is(run, tmp_path):

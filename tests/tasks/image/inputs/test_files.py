@@ -83,6 +83,14 @@ def test_images_come_by_class_and_name_and_are_those_of_the_files(original):
     assert np.array_equal(found['image'][10][2:-2, 2:-2], expected[2:-2, 2:-2])
 
 
+def test_names_have_the_order_of_the_images(original):
+    assert folder(original, **EVALUATION).names()[10] == str(original / 'train' / 'owl' / '01.jpg')
+    shuffled = folder(original, **{**EVALUATION, 'shuffle': True, 'num_epochs': 2})
+    classes = [Path(name).parent.name for name in shuffled.names()]
+    assert [shuffled.class_names[i] for i in one_pass(shuffled)['label']] == classes
+    assert classes[:20] != classes[20:]
+
+
 def test_labels_agree_in_all_splits_even_if_a_class_is_in_one_only(original):
     train, test = folder(original), folder(original, split='test')
     assert train.class_names == test.class_names == ('crow', 'owl', 'wren')
