@@ -18,6 +18,7 @@ from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.training.experiment import Experiment
+from lingpipe.training.predictions import names_of
 
 
 def predict(params: Experiment.Params, options: RunOptions) -> None:
@@ -40,7 +41,7 @@ def predict(params: Experiment.Params, options: RunOptions) -> None:
     with Run(params, options, is_writer=False, is_trainer=True) as run:
         if path in params.eval_inputs:
             outputs = run.predict(path)
-            if names := run.experiment.eval_inputs[path].names():
+            if names := names_of(run.experiment.eval_inputs[path]):
                 outputs = {'example': np.array(names), **outputs}
         else:
             outputs = run.predict(lambda predictor: _read(path, predictor))

@@ -105,16 +105,6 @@ class Input(ExampleSource):
             return p.batch_size
         return min(p.batch_size, p.num_epochs * self.num_examples() - position)
 
-    def names(self) -> list[str]:
-        """The names of all examples of all epochs, in their order; empty if the class has none."""
-        p = self.params
-        if not self.is_indexed or type(self).name_of is ExampleSource.name_of:
-            return []
-        number = self.num_examples()
-        positions = tf.range(number * (p.num_epochs or 1), dtype=tf.int64)
-        index, _ = order.indices(positions, number, p.seed, p.shuffle, p.shuffle_rounds)
-        return [self.name_of(int(i)) for i in index.numpy()]
-
     def spec(self) -> dict[str, Nested]:
         """The tf.TensorSpec of every entry of a batch; at most the first example is read."""
         return dict(self._spec)

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.input import Input
+from lingpipe.input import Input, order
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.predictor import Predictor
@@ -116,6 +116,17 @@ class Predictions:
         return {output: nested.map_leaves(lambda *leaves: np.concatenate(leaves), value,
                                           *[part[output] for part in parts[1:]])
                 for output, value in parts[0].items()}
+
+
+def names_of(source: Input) -> list[str]:
+    """The names of an input's examples in their order, in all epochs; empty if it has none."""
+    p = source.params
+    if not source.is_indexed or type(source).name_of is Input.name_of:
+        return []
+    number = source.num_examples()
+    positions = tf.range(number * (p.num_epochs or 1), dtype=tf.int64)
+    index, _ = order.indices(positions, number, p.seed, p.shuffle, p.shuffle_rounds)
+    return [source.name_of(int(i)) for i in index.numpy()]
 
 
 def _examples(source: Input) -> list[tuple[str, tf.TensorShape]]:

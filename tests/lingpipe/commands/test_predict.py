@@ -13,6 +13,7 @@ from lingpipe.api.start import start
 from lingpipe.commands.export import export
 from lingpipe.commands.predict import predict
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.training.predictions import names_of
 from tests.support.tiny_experiment import DIM, Tiny
 
 
@@ -45,7 +46,7 @@ def test_a_file_an_eval_input_and_an_array_give_the_same_outputs(run, tmp_path):
 def test_examples_of_an_eval_input_that_have_names_keep_them(run, tmp_path, monkeypatch):
     """Predictions of a folder of images did not say which image was which."""
     source = type(run.experiment.eval_inputs['test'])
-    assert not run.experiment.eval_inputs['test'].names()
+    assert not names_of(run.experiment.eval_inputs['test'])
     monkeypatch.setattr(source, 'name_of', lambda self, index: f'{index}, of 13.jpg')
     for suffix in ('csv', 'jsonl'):
         predict(run.params, RunOptions('predict', logdir=run.logdir, predict_input='test',

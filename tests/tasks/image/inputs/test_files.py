@@ -16,6 +16,7 @@ import tensorflow_datasets as tfds
 
 from lingpipe.tasks.image.inputs import FolderInput, Subset, TFDSImageInput, Transform
 from lingpipe.tasks.image.inputs.encoded import BrokenImages, decoded, decoded_in_graph
+from lingpipe.training.predictions import names_of
 
 AUGMENTED = Transform.Params(size=24, window='random', flip=True, brightness=0.1, contrast=0.3,
                              saturation=0.3, hue=0.1, cutout=6)
@@ -84,9 +85,9 @@ def test_images_come_by_class_and_name_and_are_those_of_the_files(original):
 
 
 def test_names_have_the_order_of_the_images(original):
-    assert folder(original, **EVALUATION).names()[10] == str(original / 'train' / 'owl' / '01.jpg')
+    assert names_of(folder(original, **EVALUATION))[10] == str(original / 'train' / 'owl' / '01.jpg')
     shuffled = folder(original, **{**EVALUATION, 'shuffle': True, 'num_epochs': 2})
-    classes = [Path(name).parent.name for name in shuffled.names()]
+    classes = [Path(name).parent.name for name in names_of(shuffled)]
     assert [shuffled.class_names[i] for i in one_pass(shuffled)['label']] == classes
     assert classes[:20] != classes[20:]
 
