@@ -85,7 +85,8 @@ def test_images_come_by_class_and_name_and_are_those_of_the_files(original):
 
 
 def test_names_have_the_order_of_the_images(original):
-    assert names_of(folder(original, **EVALUATION))[10] == str(original / 'train' / 'owl' / '01.jpg')
+    in_order = names_of(folder(original, **EVALUATION))
+    assert in_order[10] == str(original / 'train' / 'owl' / '01.jpg')
     shuffled = folder(original, **{**EVALUATION, 'shuffle': True, 'num_epochs': 2})
     classes = [Path(name).parent.name for name in names_of(shuffled)]
     assert [shuffled.class_names[i] for i in one_pass(shuffled)['label']] == classes
