@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
+from lingpipe.api.turns import Turns
 from lingpipe.api.views import Weights
 from lingpipe.checkpoint import side_files
 from lingpipe.checkpoint.chosen_step import NEWEST, check_name
@@ -76,6 +77,7 @@ class OpenRun:
         self._left: TracedNetwork | None = None        # that of a use that lost a worker
         self._weights_held = WeightsHeld()
         self._is_closed = False
+        self._turns = Turns(self.logdir)
         self._held = contextlib.ExitStack()
         if is_writer:
             with side_files.warnings_into(self._log_path), contextlib.ExitStack() as held:
@@ -120,9 +122,15 @@ class OpenRun:
             begins with the newest checkpoint.
 
         Raises:
-          ValueError: the run is closed, or the devices are wrong.
+          ValueError: the run is closed, or trains in another thread, or the devices are wrong.
           OSError: a worker is lost, and this process is not the trainer.
         """
+        with self._turns.use():
+            return self._at_site(body, stop, may_renew)
+
+    def _at_site(self, body: Callable[[Site], T], stop: StopSignals | None = None,
+                 may_renew: bool = False) -> T:
+        """Does what `at_site` does, for what needs no turn, as it leaves the network alone."""
         if self._is_closed:
             raise ValueError(f'this run in {self.logdir} is closed; start another.')
         recovery_of_run = Recovery(self._options, stop, self._log_path if stop else '', self._lock,
@@ -155,6 +163,7 @@ class OpenRun:
         facts = newest_checkpoint.facts_of(self.logdir, name)
         if held := self.metadata_held(facts):
             return held
+        self._turns.check_may_restore()
         self._weights_held = WeightsHeld()   # It may fail on the way.
         metadata = newest_checkpoint.restore(
             network.program, self.experiment, self.logdir, name)
@@ -231,12 +240,17 @@ class OpenRun:
         return self._network
 
     def close(self) -> None:
-        """Lets go of logdir, workers and the network's memory. A closed run does nothing more."""
-        self._is_closed = True
-        self._network = None
-        if self._placement and self._placement.connection:
-            self._placement.connection.let_go()
-        self._held.close()
+        """Lets go of logdir, workers and the network's memory. A closed run does nothing more.
+
+        Raises:
+          ValueError: it trains in another thread, which still needs the logdir.
+        """
+        with self._turns.use():
+            self._is_closed = True
+            self._network = None
+            if self._placement and self._placement.connection:
+                self._placement.connection.let_go()
+            self._held.close()
 
     def __enter__(self) -> Self:
         return self

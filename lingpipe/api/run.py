@@ -100,6 +100,10 @@ class Run(GeneratingRun):
         return outcome
 
     def _train(self, site: Site, steps: int | None, loop_options: LoopOptions) -> Outcome:
+        with self._turns.training():
+            return self._train_in_turn(site, steps, loop_options)
+
+    def _train_in_turn(self, site: Site, steps: int | None, loop_options: LoopOptions) -> Outcome:
         experiment = self.experiment
         if steps is not None:
             step = newest_checkpoint.newest_whole_step(self.logdir) or 0
@@ -123,8 +127,9 @@ class Run(GeneratingRun):
             raise
         self._network = network   # After an error, a new run would begin with what is in it.
         facts = newest_checkpoint.facts_of(self.logdir, NEWEST)
-        if facts is not None and facts['step'] == outcome.step:
-            self._weights_held = WeightsHeld(facts)
+        is_saved = facts is not None and facts['step'] == outcome.step
+        # A hook may have evaluated another network meanwhile.
+        self._weights_held = WeightsHeld(facts if is_saved else None)
         return outcome
 
     @overload
@@ -317,7 +322,7 @@ class Run(GeneratingRun):
     @property
     def plan(self) -> PlanTable:
         """The cells and their costs, as a table. No variable is made for it."""
-        return self.at_site(lambda site: PlanTable(
+        return self._at_site(lambda site: PlanTable(
             self.experiment.make_plan(site.devices, site.pipeline),
             self.params.train_input.batch_size, self.experiment.task.remarks()))
 

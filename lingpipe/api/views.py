@@ -38,11 +38,11 @@ class Weights(Mapping[str, np.ndarray]):
     def __getitem__(self, path: str) -> np.ndarray:
         if path not in self._variables:
             raise KeyError(f'there is no weight {path!r}: {nearest(path, self._variables)}')
-        if not self._is_current():
+        value: np.ndarray = self._variables[path].numpy()
+        if not self._is_current():   # Another thread may just have changed it.
             raise ValueError('the run holds other weights by now, since it has trained or read '
                              'another checkpoint; take run.weights again, or keep a copy before, '
                              'as weights = dict(run.weights).')
-        value: np.ndarray = self._variables[path].numpy()
         return value
 
     def __iter__(self) -> Iterator[str]:
