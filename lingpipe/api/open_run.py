@@ -21,6 +21,7 @@ from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.execution.renewal import NotRenewableError
 from lingpipe.pipeline.execution.variables import Contents
+from lingpipe.process import tensorflow_settings
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import kept_order, logdir, logdir_lock, newest_checkpoint
 from lingpipe.training.experiment import Experiment
@@ -126,6 +127,7 @@ class OpenRun:
           OSError: a worker is lost, and this process is not the trainer.
         """
         with self._turns.use():
+            tensorflow_settings.set_graph_optimizer(self.params.pipeline.use_graph_optimizer)
             return self._at_site(body, stop, may_renew)
 
     def _at_site(self, body: Callable[[Site], T], stop: StopSignals | None = None,

@@ -199,7 +199,8 @@ def set_graph_optimizer(is_on: bool) -> None:
     While it is off, a task computes the same bits wherever the partition ends. Its rewrites, such
     as folding a batch-norm into a convolution, depend on what else is in the function.
 
-    The setting is one for the process, whose other programs may have another: who traces sets it.
+    There is one setting for the process, whose other programs may want another. So it is set
+    before each use of a run, and whenever a program traces something.
     """
     tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': not is_on})
 

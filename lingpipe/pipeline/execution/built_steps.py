@@ -24,6 +24,7 @@ from lingpipe.pipeline.execution.training_graph import Kind, Step, build_step
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.process import tensorflow_settings
 from lingpipe.process.tensorflow_import import no_garbage_collection
 
 
@@ -95,6 +96,7 @@ class BuiltSteps:
         if number not in self._compiled:
             shape, trained = self.shapes[number], self._trained
             accumulators = [replica.accumulators for replica in trained.replicas] if trained else []
+            self._set_graph_optimizer()
             with no_garbage_collection():
                 compiled = compile_shape(
                     shape.batch_spec, shape.plan, self._variables, self._seed, accumulators,
@@ -109,6 +111,10 @@ class BuiltSteps:
             self._compiled[number], self._trained = compiled, trained
         assert self._trained is not None
         return self._compiled[number], self._trained
+
+    def _set_graph_optimizer(self) -> None:
+        """Sets it for what is traced next: another program may have set it for itself."""
+        tensorflow_settings.set_graph_optimizer(self.shapes[0].plan.params.use_graph_optimizer)
 
     def _gradient_rows(self) -> dict[str, int]:
         """Path of a weight -> the most rows that its gradient has; see Element.gradient_rows."""
@@ -141,6 +147,7 @@ class BuiltSteps:
         key = kind, number, reached, has_gradients, source.key
         if key not in self._steps:
             compiled, trained = self.compiled(number)
+            self._set_graph_optimizer()
             with no_garbage_collection():
                 self._steps[key] = build_step(
                     kind, compiled, trained, reached, self._make_wire(), source, has_gradients)

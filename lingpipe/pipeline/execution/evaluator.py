@@ -36,6 +36,7 @@ from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.cell import Leaf, leaves_of
 from lingpipe.pipeline.planning.forward_plan import make_forward_plan
 from lingpipe.pricing import trace
+from lingpipe.process import tensorflow_settings
 from lingpipe.process.graph_lifetime import wrap_function
 
 # {name: (sum, weight)} of losses and metrics, and {name: value} of what is fetched, for a whole
@@ -192,6 +193,7 @@ class Evaluator:
           text: of the Params of their input, if workers read it, or ''.
         """
         if (num_batches, text) not in self._steps:
+            tensorflow_settings.set_graph_optimizer(self._of.plan.params.use_graph_optimizer)
             for replica in range(len(self._pipelines), num_batches):
                 self._pipelines.append(self._pipeline(replica))
             self._steps[num_batches, text] = self._build(self._pipelines[:num_batches], text)

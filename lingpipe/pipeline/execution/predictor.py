@@ -33,6 +33,7 @@ from lingpipe.pipeline.planning.cell import Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import BATCH, Value
 from lingpipe.pipeline.planning.forward_plan import make_prediction_plan
 from lingpipe.pipeline.planning.outputs import inputs_of
+from lingpipe.process import tensorflow_settings
 from lingpipe.process.graph_lifetime import wrap_function
 from lingpipe.wording.counts import counted
 
@@ -226,6 +227,7 @@ class Predictor:
         """The traced step of a number of micro-batches; the compiled tasks are the same in all."""
         if num_parts in self._steps:
             return self._steps[num_parts]
+        tensorflow_settings.set_graph_optimizer(self._of.plan.params.use_graph_optimizer)
         plan = self._plan.with_micro_batches(num_parts)
         if self._pipeline is None:
             options = TracingOptions(
