@@ -167,14 +167,32 @@ def tensors(path: str, keys: Iterable[str]) -> Iterator[np.ndarray]:
       UnreadableError: the system does not let this process read a file.
     """
     reader: Any = None
-    for key in keys:
-        try:
-            reader = reader or tf.train.load_checkpoint(os.path.join(path, 'variables'))
-            value = reader.get_tensor(_saved_name(key))
-        except Exception as error:   # IndexError, RuntimeError, ValueError or tf.errors.OpError
-            check_files(path)
-            raise DamagedError(sentence(error)) from error
-        yield value
+    with contextlib.ExitStack() as opened:
+        for key in keys:
+            try:
+                reader = reader or tf.train.load_checkpoint(os.path.join(
+                    opened.enter_context(_name_without_pattern(path)), 'variables'))
+                value = reader.get_tensor(_saved_name(key))
+            except Exception as error:  # OSError, IndexError, RuntimeError, ValueError, or TF's own
+                check_files(path)
+                raise DamagedError(sentence(error)) from error
+            yield value
+
+
+@contextlib.contextmanager
+def _name_without_pattern(path: str) -> Iterator[str]:
+    """A name of a directory, whose files TensorFlow finds by it.
+
+    It looks for files whose names match what it is told, and [ and \\ do not match themselves.
+    """
+    if not {'[', '\\'} & set(path):
+        yield path
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f'/proc/self/fd/{descriptor}'
+    finally:
+        os.close(descriptor)
 
 
 def assign(path: str, kinds: Kinds, pairs: Iterable[tuple[tf.Variable, str]],

@@ -762,3 +762,14 @@ def test_copies_are_those_of_every_device_and_dtype(monkeypatch, has_packed_hand
     for dtype, value in values.items():
         found = take(dtype)
         assert found.dtype == dtype and np.array_equal(found, tf.constant(value, dtype))
+
+
+@pytest.mark.parametrize('name', ['lr=[0.1]', 'a\\b', 'all*', 'what?'])
+def test_a_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """TensorFlow took it for a pattern, and good checkpoints for damaged ones."""
+    checkpointer = saved(tmp_path / name, 1, 2)
+    variables = make_variables()
+    assert checkpointer.restore(variables) == {'position': 20, 'step': 2}
+    assert values_of(variables) == {2.}
+    initialize(variables, str(tmp_path / name / 'step-00000001'), (('(.*)', r'\1'),))
+    assert values_of(variables) == {1.}
