@@ -10,6 +10,7 @@ import contextlib
 import logging as standard_logging
 import os
 import stat
+import threading
 from collections.abc import Iterator
 
 from absl import logging
@@ -115,7 +116,10 @@ def end_last_line(path: str) -> None:
 
 @contextlib.contextmanager
 def warnings_into(path: str) -> Iterator[None]:
-    """Appends all warnings of this package within it to a file too, if the file can be written."""
+    """Appends all warnings of this package within it to a file too, if the file can be written.
+
+    Those of a thread that is within another such context belong to the run there.
+    """
     handler = _Appender(path)
     logger = logging.get_absl_logger()
     logger.addHandler(handler)
@@ -131,9 +135,13 @@ class _Appender(standard_logging.Handler):
 
     def __init__(self, path: str):
         super().__init__(standard_logging.WARNING)
-        self._path = path
+        self._path, self._thread = path, threading.get_ident()
 
     def emit(self, record: standard_logging.LogRecord) -> None:
+        owners = {handler._thread for handler in logging.get_absl_logger().handlers
+                  if isinstance(handler, _Appender)}
+        if record.thread in owners - {self._thread}:
+            return
         with contextlib.suppress(OSError):
             end_last_line(self._path)
             with open(self._path, 'a', encoding='utf-8', errors='replace') as file:

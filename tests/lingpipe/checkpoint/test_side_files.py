@@ -6,8 +6,11 @@ import os
 import pathlib
 import re
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from absl import logging
 
 from lingpipe import trainer
 from lingpipe.checkpoint import Checkpointer, side_files
@@ -215,3 +218,19 @@ def test_a_link_to_a_place_that_may_not_be_entered_is_not_set_aside():
         with pytest.raises(OSError, match='closed/inside cannot be read: Permission denied; '):
             side_files.make_way_for_file(str(folder / 'train.log'))
         assert (folder / 'train.log').is_symlink()
+
+
+def test_runs_in_two_threads_keep_their_warnings_apart(tmp_path):
+    """Each log had the warnings of both."""
+    both = threading.Barrier(2, timeout=60.)
+
+    def warn(name):
+        with side_files.warnings_into(str(tmp_path / name)):
+            both.wait()
+            logging.warning('one of %s', name)
+            both.wait()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(warn, ['a', 'b']))
+    assert [(tmp_path / name).read_text() for name in 'ab'] == ['warning: one of a\n',
+                                                               'warning: one of b\n']
