@@ -220,7 +220,8 @@ class Run(GeneratingRun):
             network = self._traced(site)
             return self._evaluating(site, network, say), self._restore(network, str(step))
 
-        Watch(self.experiment, self.logdir, stop, restored).run(say)
+        with self._turns.watching():
+            Watch(self.experiment, self.logdir, stop, restored).run(say)
 
     # Predictions and exports.
 

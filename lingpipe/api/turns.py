@@ -9,11 +9,11 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-_LOOK_S = 0.1   # how often a thread that waits for its turn looks whether another one trains by now
+_LOOK_S = 0.1   # how often a thread that waits for its turn looks whether another one takes long
 
 
 class Turns:
-    """Gives the uses of a run their turns. A thread waits for others, but not for a training."""
+    """Gives the uses of a run their turns. A thread waits for others, but not for a long use."""
 
     def __init__(self, logdir: str):
         """
@@ -23,20 +23,20 @@ class Turns:
         self._logdir = logdir
         self._lock = threading.RLock()
         self._depth = 0             # of the calls that this thread makes within each other
-        self._is_training = False
+        self._long_use = ''         # 'trains' or 'watches', while a thread does
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
         """Waits for the turn of this thread, and holds it.
 
         Raises:
-          ValueError: another thread trains.
+          ValueError: another thread trains or watches.
         """
         while not self._lock.acquire(timeout=_LOOK_S):
-            if self._is_training:
+            if self._long_use:
                 raise ValueError(
-                    f'the run in {self._logdir} trains in another thread; wait until that has '
-                    'ended, or look at what it has saved with lp.start(..., only_reads=True).')
+                    f'the run in {self._logdir} {self._long_use} in another thread; wait until '
+                    'that has ended, or look at what is saved with lp.start(..., only_reads=True).')
         self._depth += 1
         try:
             yield
@@ -52,18 +52,30 @@ class Turns:
           ValueError: this is a call within another one.
         """
         self._check_outermost('train')
-        self._is_training = True
+        with self._taking_long('trains'):
+            yield
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """As `training`, for a watch."""
+        self._check_outermost('watch')
+        with self._taking_long('watches'):
+            yield
+
+    @contextlib.contextmanager
+    def _taking_long(self, what: str) -> Iterator[None]:
+        self._long_use = what
         try:
             yield
         finally:
-            self._is_training = False
+            self._long_use = ''
 
     def check_may_restore(self) -> None:
         """Raises ValueError if a call that surrounds this one needs the weights as they are.
 
         A training has a network of its own.
         """
-        if not self._is_training:
+        if self._long_use != 'trains':
             self._check_outermost('take another checkpoint')
 
     def _check_outermost(self, what: str) -> None:

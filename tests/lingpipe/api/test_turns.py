@@ -72,3 +72,28 @@ def test_nobody_waits_for_a_training_and_none_loses_its_logdir(tmp_path: pathlib
             Waiting.may_end.set()
         assert training.result().step == 2
         assert run.evaluate() == run.evaluate(2) != run.evaluate(1)
+
+
+def test_nobody_waits_for_a_watch(run: Run) -> None:
+    """It ends when the trainer does, which may take days."""
+    class EndedError(Exception):
+        """Ends the watch."""
+
+    def use() -> None:
+        try:
+            reader.evaluate()
+        except ValueError as error:
+            refused.append(error)
+
+    def look(line: str) -> None:
+        user = threading.Thread(target=use, daemon=True)
+        user.start()
+        user.join(10.)
+        raise EndedError(refused)
+
+    refused: list[ValueError] = []
+
+    with start(Tiny, logdir=run.logdir, only_reads=True) as reader:
+        with pytest.raises(EndedError, match='watches in another thread'):
+            reader.watch(say=look)
+        assert reader.evaluate(4) == run.evaluate(4)
