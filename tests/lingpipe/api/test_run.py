@@ -15,6 +15,7 @@ import tensorflow as tf
 from lingpipe.api.run import Run
 from lingpipe.api.start import start
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.learning import optimizers
 from lingpipe.training import newest_checkpoint, registry
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.hooks.hook import Hook
@@ -452,6 +453,17 @@ def test_a_schedule_may_become_longer_where_that_is_allowed(
     heading, line = (tmp_path / 'params_history.txt').read_text().splitlines()
     assert heading.startswith('# after step 1, ')
     assert line == f'{change} : 1000 -> 2000'
+
+
+def test_another_optimizer_with_the_same_slots_is_told_of(
+        tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Lion took the momentums of SGD, which have the opposite sign there, without a word."""
+    with start(Tiny, logdir=tmp_path) as run:
+        run.train(steps=1, evaluate=False)
+    lion = {'task.learner.optimizer': optimizers.Lion.Params()}
+    with start(Tiny, logdir=tmp_path, set=lion, allow_change=['task.learner.*']) as run:
+        run.train(steps=1, evaluate=False)
+    assert 'they may mean something else to it; for slots of its own, choose' in caplog.text
 
 
 def test_a_checkpoint_is_named(run: Run) -> None:
