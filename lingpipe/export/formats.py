@@ -119,6 +119,9 @@ def check_path(path: str, format: str) -> str:
         _import(package, format)
     if writer.suffix and os.path.isdir(path):
         raise OSError(f'{path} cannot be written: it is a directory; {_REMEDY}.')
+    if format == 'saved_model' and {'[', '\\'} & set(path):
+        raise ValueError(f'{path} has [ or a backslash, and TensorFlow, which takes it for a '
+                         'pattern, loads no saved_model from there; choose another path.')
     path = path if path.endswith(writer.suffix) else path + writer.suffix
     check_writable(path, _REMEDY)
     if not writer.suffix:

@@ -323,6 +323,8 @@ def test_a_full_disk_is_the_same_sentence_for_all_formats(program, predictor, tm
     ('', 'npz', 'the path to export to is empty; name a file or a directory.'),
     ('/proc/nowhere/w', 'npz', '/proc/nowhere/w.npz cannot be written: No such file or directory; '
                                'choose another path to export to.'),
+    ('/proc/nowhere/a[1]', 'saved_model', 'and TensorFlow, which takes it for a pattern, loads no '
+                                          'saved_model from there; choose another path.'),
     ('/proc', 'npz', '/proc cannot be written: it is a directory; choose another path'),
 ])
 def test_exports_that_cannot_be_written_are_refused(program, predictor, path, format, sentence):
