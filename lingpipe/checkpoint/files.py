@@ -174,6 +174,8 @@ def tensors(path: str, keys: Iterable[str]) -> Iterator[np.ndarray]:
                     opened.enter_context(_name_without_pattern(path)), 'variables'))
                 value = reader.get_tensor(_saved_name(key))
             except Exception as error:  # OSError, IndexError, RuntimeError, ValueError, or TF's own
+                if 'REPLACED BY KeyboardInterrupt' in str(error):   # Ctrl-C came within TensorFlow.
+                    raise KeyboardInterrupt from error
                 check_files(path)
                 raise DamagedError(sentence(error)) from error
             yield value

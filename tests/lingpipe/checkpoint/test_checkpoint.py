@@ -773,3 +773,17 @@ def test_a_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert values_of(variables) == {2.}
     initialize(variables, str(tmp_path / name / 'step-00000001'), (('(.*)', r'\1'),))
     assert values_of(variables) == {1.}
+
+
+def test_ctrl_c_within_tensorflow_is_no_damage(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint before was taken instead, and the signal was lost."""
+    def interrupted(path: str) -> None:
+        raise RuntimeError('pybind11::error_already_set: MISMATCH of original and normalized '
+                           'active exception types: ORIGINAL NotFoundError REPLACED BY '
+                           'KeyboardInterrupt: <EMPTY MESSAGE>')
+
+    checkpointer = saved(tmp_path, 1, 2)
+    monkeypatch.setattr(tf.train, 'load_checkpoint', interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        checkpointer.restore(make_variables())
