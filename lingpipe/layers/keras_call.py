@@ -7,15 +7,21 @@ the layer would assign to its state is part of the result.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
+from keras.src.ops.numpy import Add
 
 from lingpipe.layers.context import Context
 from lingpipe.layers.keras_arguments import KerasArguments
 from lingpipe.layers.keras_state import KerasState, Moments, depends_on
 from lingpipe.layers.nested import NestedMap
+
+_ADDING = (Add, keras.layers.Add, keras.layers.Average)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +96,8 @@ class KerasCall:
             if mask is not None:
                 own_tensors[name]._keras_mask = tf.cast(mask, tf.bool)
         positional, named = self._arguments.bound(own_tensors)
+        if isinstance(self._keras_layer, _ADDING):
+            positional = without_biases(positional)
         if not isinstance(self._keras_layer, keras.layers.Layer):
             return CallResult(keras.tree.flatten(self._keras_layer(*positional, **named)))
 
@@ -133,3 +141,31 @@ def cast_to_keras(path: str, tensor: tf.Tensor, dtype: str) -> tf.Tensor:
                          f'{dtype}, which would lose the imaginary part; give it the real and the '
                          'imaginary part as channels, or make the input of the model complex.')
     return tf.cast(tensor, dtype)
+
+
+def without_biases(addends: Any) -> Any:
+    """Returns tensors that Keras adds as they are, none of which it takes for a bias.
+
+    keras.ops.add takes a tensor of which one dimension is longer than 1 for a bias of the channels,
+    if there are as many. With an unknown number of examples none of them is: in a micro-batch it is
+    known, so that one number for each example, or for each position of one example, would be a
+    bias. Such a tensor is repeated to the shape of the sum.
+
+    Args:
+      addends: a nested structure of tensors and constants, with their masks.
+    """
+    parts = keras.tree.flatten(addends)
+    shapes = [tf.TensorShape(np.shape(part) if isinstance(part, np.ndarray) else part.shape)
+              for part in parts if not isinstance(part, (bool, int, float))]
+    if len(shapes) < len(parts) or len({shape.rank for shape in shapes}) > 1:
+        return addends
+    total = functools.reduce(tf.broadcast_static_shape, shapes)
+    for i, (part, shape) in enumerate(zip(parts, shapes, strict=True)):
+        lengths = [length for length in shape if length != 1]
+        if shape != total and len(lengths) == 1 and lengths[0] and lengths[0] in total[1:]:
+            sizes = total if total.is_fully_defined() else functools.reduce(
+                tf.broadcast_dynamic_shape, map(tf.shape, parts))
+            parts[i] = tf.broadcast_to(part, sizes)
+            if hasattr(part, '_keras_mask'):
+                parts[i]._keras_mask = part._keras_mask
+    return keras.tree.pack_sequence_as(addends, parts)

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import pricing
+from lingpipe.keras_models import from_keras
 from lingpipe.layers import KerasLayer
 from lingpipe.layers.context import Context
 from lingpipe.layers.nested import NestedMap
@@ -43,6 +44,51 @@ def test_training_gives_what_keras_gives(class_name: str, config: dict[str, Any]
     assert set(updated) == {w.path.split('/')[1] for w in layer.weights() if not w.is_trainable}
     for name, value in updated.items():
         np.testing.assert_allclose(value, after[name], atol=1e-6)
+
+
+@pytest.mark.parametrize('add', [
+    lambda x, y: x + y, lambda x, y: keras.layers.Add()([x, y]),
+    lambda x, y: keras.layers.Average()([x, y])])
+@pytest.mark.parametrize('shape', [(4,), (6, 4), (4, 6)])
+def test_as_many_examples_as_channels_make_no_bias_of_numbers_of_examples(
+        add: Any, shape: tuple[int, ...]) -> None:
+    """keras.ops.add takes them for a bias where it knows the number of examples."""
+    rng = np.random.default_rng(1)
+    x, y = (rng.normal(size=(4, *sizes)).astype(np.float32)
+            for sizes in (shape, [1] * len(shape)))
+    inputs = [keras.Input(shape), keras.Input([1] * len(shape))]
+    operation = keras.Model(inputs, add(*inputs)).operations[-1]
+    arguments = '{"x1": {"tensor": "x_0"}, "x2": {"tensor": "x_1"}}'
+    is_layer = isinstance(operation, keras.layers.Layer)
+    layer = KerasLayer.Params(
+        layer=operation, input_shapes={'x_0': shape, 'x_1': [1] * len(shape)},
+        **({} if is_layer else {'arguments': arguments})).instantiate('k')
+    result = layer.fprop(NestedMap(), Context(), x_0=tf.constant(x), x_1=tf.constant(y))
+    half = 0.5 if isinstance(operation, keras.layers.Average) else 1.
+    np.testing.assert_allclose(result, half * (x + y), atol=1e-6)
+
+
+@pytest.mark.parametrize('first, second', [   # None: of examples.
+    ((None, 4, 4), (None, 4, 1)), ((None, 1, 4), (None, 4, 1))])
+def test_numbers_of_positions_of_one_example_are_no_bias(first: Any, second: Any) -> None:
+    inputs = [keras.Input(shape[1:]) for shape in (first, second)]
+    model = keras.Model(inputs, inputs[0] + inputs[1])
+    layer = KerasLayer.Params(
+        layer=model.operations[-1], arguments='{"x1": {"tensor": "x_0"}, "x2": {"tensor": "x_1"}}',
+        input_shapes={'x_0': first[1:], 'x_1': second[1:]}).instantiate('k')
+    rng = np.random.default_rng(1)
+    x, y = (rng.normal(size=(1, *shape[1:])).astype(np.float32) for shape in (first, second))
+    result = layer.fprop(NestedMap(), Context(), x_0=tf.constant(x), x_1=tf.constant(y))
+    np.testing.assert_allclose(result, x + y, atol=1e-6)
+
+
+def test_a_number_for_each_example_that_is_added_to_a_constant_is_no_bias() -> None:
+    row, x = np.ones((1, 4), np.float32), np.arange(4, dtype=np.float32)[:, np.newaxis]
+    numbers = keras.Input((1,), name='x')
+    model = keras.Model(numbers, keras.ops.add(row, numbers))
+    network = from_keras(model).instantiate('model')
+    values = network.fprop(network.initial_theta(), Context(), x=tf.constant(x))
+    np.testing.assert_allclose(values['add'], row + x, atol=1e-6)
 
 
 def test_variables_have_no_memory() -> None:
