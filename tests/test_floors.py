@@ -220,6 +220,7 @@ OF_LIBRARIES = {
         'Keras: their names',
     ('lingpipe.keras_models.compiled', '_keras_mask'): 'Keras: whether one has a mask',
     ('lingpipe.keras_models.compiled_learner', '_keras_mask'): 'Keras: whether one has a mask',
+    ('lingpipe.keras_models.lost_masks', '_keras_mask'): 'Keras: whether one has a mask',
     ('lingpipe.keras_models.keras_loss', '_keras_mask'): 'Keras: what ignore_class leaves out',
     ('lingpipe.keras_models.keras_loss', '_fn'): 'Keras: the function of a metric that is a mean',
     ('lingpipe.keras_models.keras_loss', '_fn_kwargs'): 'Keras: what that function is given',

@@ -14,6 +14,7 @@ from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of
 from lingpipe.keras_models.keras_model import KerasModel
 from lingpipe.keras_models.likeness import check_alike
 from lingpipe.keras_models.logits import logits_of
+from lingpipe.keras_models.lost_masks import readers_of_lost_masks
 from lingpipe.keras_models.names import differing, is_made_by_keras, stable_names
 from lingpipe.keras_models.probe import adds_a_sum_when_called, mixes_when_called
 from lingpipe.layers.base import Layer
@@ -58,6 +59,7 @@ def from_keras(model: keras.Model, name: str = 'model', labels: str = LABELS
     renamed, copies = _renaming(graph, inputs, outputs, reserved)
 
     values = zip(outputs, graph.outputs, has_logits(model, keras_names), strict=True)
+    _warn_of_lost_masks(graph, bool(model.compiled and model.loss))
     logits = logits_of(graph, renamed, {output: value for output, value, has in values if has})
     layers = [*_layers(graph, '', _Names(renamed, logits.written), []), *copies]
     taken = [layer.name for layer in layers]   # A layer of Keras may be called loss.
@@ -71,6 +73,19 @@ def from_keras(model: keras.Model, name: str = 'model', labels: str = LABELS
             if isinstance(nested, KerasLayer.Params):
                 nested.keeps_gradient_rows = False
     return params.with_keras_model(model)
+
+
+def _warn_of_lost_masks(graph: Graph, has_loss: bool) -> None:
+    """Warns of layers and losses that read a mask here, and none in Keras."""
+    for reader, (value, attention) in readers_of_lost_masks(graph).items():
+        is_output = reader in graph.outputs
+        if has_loss or not is_output:
+            logging.warning(
+                'Keras takes the mask of %r away when the MultiHeadAttention %r has read it, so '
+                'that %s %r has none there, and here it has; so results differ from those of Keras '
+                'where something is masked, unless you give the mask as attention_mask, and '
+                'begin with values that have none', value, attention,
+                'the loss or the layer of the output' if is_output else 'the layer', reader)
 
 
 def _without_graph(model: keras.Model) -> str:
