@@ -125,22 +125,38 @@ class KerasCall:
                          and depends_on(call.assigned[name], [*tensors.values(), *seeds]))
 
 
-def cast_to_keras(path: str, tensor: tf.Tensor, dtype: str) -> tf.Tensor:
-    """Returns a tensor in the dtype that a Keras layer was built for.
+def as_keras_takes_it(path: str, name: str, tensor: tf.Tensor,
+                      spec: keras.KerasTensor) -> tf.Tensor:
+    """Returns a tensor in the dtype and of the rank that a Keras layer was built for.
+
+    As a model of Keras does with its inputs, a last dimension of 1 is added or left out.
 
     Args:
-      path: of the layer, for the error.
+      path: of the layer, for the errors.
+      name: of the tensor, for the errors.
       tensor: what it reads.
-      dtype: what it was built for.
+      spec: what it was built for.
 
     Raises:
-      ValueError: the tensor is complex and the dtype is not.
+      ValueError: the tensor is complex and the spec is not, or they would be broadcast to others.
     """
-    if tensor.dtype.is_complex and not tf.as_dtype(dtype).is_complex:
+    if tensor.dtype.is_complex and not tf.as_dtype(spec.dtype).is_complex:
         raise ValueError(f'{path} reads {tensor.dtype.name}, but the Keras layer was built for '
-                         f'{dtype}, which would lose the imaginary part; give it the real and the '
-                         'imaginary part as channels, or make the input of the model complex.')
-    return tf.cast(tensor, dtype)
+                         f'{spec.dtype}, which would lose the imaginary part; give it the real and '
+                         'the imaginary part as channels, or make the input of the model complex.')
+    tensor = tf.cast(tensor, spec.dtype)
+    shape, wanted = tensor.shape, tf.TensorShape(spec.shape)
+    if shape.rank == wanted.rank - 1 and wanted[-1] == 1:
+        return tf.expand_dims(tensor, -1)
+    if shape.rank == wanted.rank + 1 and shape[-1] == 1:
+        return tf.squeeze(tensor, -1)
+    if shape.rank != wanted.rank or any(
+            1 in sizes and None not in sizes and sizes[0] != sizes[1]
+            for sizes in zip(shape[1:], wanted[1:], strict=True)):
+        raise ValueError(f'{path} reads {name} of shape {shape}, but the Keras layer was made for '
+                         f'examples of shape {wanted[1:]}; correct the input, or make the model '
+                         'for these.')
+    return tensor
 
 
 def without_biases(addends: Any) -> Any:

@@ -48,7 +48,7 @@ from lingpipe.layers.keras_building import (
     unique,
     with_constants,
 )
-from lingpipe.layers.keras_call import CallResult, KerasCall, cast_to_keras
+from lingpipe.layers.keras_call import CallResult, KerasCall, as_keras_takes_it
 from lingpipe.layers.keras_checks import (
     check_is_layer,
     check_shapes,
@@ -312,10 +312,10 @@ class KerasLayer(Layer):
         return self._state.updated(name, state, value)
 
     def _cast(self, name: str, tensor: tf.Tensor) -> tf.Tensor:
-        """The tensor in the dtype that the Keras layer was built for, if Params say so."""
+        """The tensor as the Keras layer was built for it, if Params say so."""
         if not self.params.has_keras_dtypes:
             return tensor
-        return cast_to_keras(self.path, tensor, self.specs[name].dtype)
+        return as_keras_takes_it(self.path, name, tensor, self.specs[name])
 
     def _usable(self, mask: tf.Tensor | None) -> tf.Tensor | None:
         """The mask, or None if the Keras layer would lose it and may.

@@ -291,6 +291,21 @@ def test_complex_values_are_refused_where_the_model_takes_real_ones() -> None:
         outputs(params, {'x': np.ones([5, 4], np.complex64)})
 
 
+def test_inputs_gain_or_lose_a_last_dimension_of_1_as_in_keras() -> None:
+    """Numbers [b] for an Input of one channel were broadcast to [b, b], and [b, 1] likewise."""
+    column, number = keras.Input((1,), name='column'), keras.Input((), name='number')
+    x = keras.Input((3,), name='x')
+    model = keras.Model([column, number, x],
+                        x * column - keras.ops.expand_dims(keras.ops.tanh(number), 1))
+    batch = {'column': np.arange(3.), 'number': np.arange(3.)[:, np.newaxis], 'x': np.eye(3)}
+    expected = model.predict_on_batch([batch[name] for name in batch])
+    np.testing.assert_allclose(*outputs(lp.from_keras(model), batch).values(), expected,
+                               atol=TOLERANCE)
+    with pytest.raises(ValueError, match=r'reads x_1 of shape \(3, 2\), but the Keras layer was '
+                                         r'made for examples of shape \(1,\)'):
+        outputs(lp.from_keras(model), {**batch, 'column': np.ones([3, 2])})
+
+
 def test_an_architecture_of_keras_gives_the_outputs_of_keras() -> None:
     model = keras.applications.MobileNetV2(weights=None, input_shape=(32, 32, 3), classes=5,
                                            alpha=0.35)
