@@ -3,7 +3,7 @@
 A configuration holds what __init__ was given, at best. What was set later, what get_config forgot,
 and a function that only has the name of one of Keras are lost without a word, so they are looked
 for here: in the weights, and in attributes that are functions or, of classes that are not Keras'
-own, plain values.
+own, plain values. Layers of Keras within others are compared by their own configurations.
 """
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ def check_alike(given: keras.Operation, remade: keras.Operation) -> None:
     pairs = zip(inner_layers(given) or [given], inner_layers(remade) or [remade], strict=False)
     for one, other in pairs:
         text = difference(one, other)
+        if not text and one is not given:   # The configuration of this one is what was taken.
+            text = _difference_of_configurations(one, other)
         if text:
             raise ValueError(f'{type(one).__name__} is not what its configuration says: {text}; '
                              'write all of it into get_config, and register functions of your '
@@ -75,6 +77,28 @@ def difference(given: Any, remade: Any) -> str:
             is_like = is_of_keras(type(given)) or not _is_plain(value) or _equal(value, other)
         if not is_like:
             return f'{name} is {_shown(value)}, but made from its configuration {_shown(other)}'
+    return ''
+
+
+def _difference_of_configurations(given: Any, remade: Any) -> str:
+    """Says in which argument of its class a layer of Keras differs from one made again; or ''.
+
+    A layer of somebody's own makes the layers in it, which may have been changed afterwards, as the
+    rate of a Dropout.
+    """
+    if not is_of_keras(type(given)) or type(given) is not type(remade):
+        return ''
+    try:
+        value, other = given.get_config(), remade.get_config()
+    except Exception:   # A layer in it may be anyone's code.
+        return ''
+    is_norm = isinstance(given, keras.layers.BatchNormalization)   # Others: it is their weights'.
+    left_out = {'name', 'seed'} if is_norm else {'name', 'seed', 'trainable'}
+    for name in sorted((value.keys() & other.keys()) - left_out):
+        is_compared = name == 'dtype' or _is_plain(value[name])
+        if is_compared and not _equal(value[name], other[name]):
+            return (f'{name} is {_shown(value[name])}, but made from its configuration '
+                    f'{_shown(other[name])}')
     return ''
 
 

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 
 import lingpipe as lp
+from lingpipe.layers.keras_building import inner_layers
 
 registered = keras.saving.register_keras_serializable('test_likeness')
 
@@ -49,6 +51,40 @@ class Forgetful(Scale):
     def get_config(self) -> dict[str, Any]:
         config: dict[str, Any] = super().get_config()
         return {name: value for name, value in config.items() if name != 'factor'}
+
+
+@registered
+class Regular(keras.layers.Layer):
+    """A layer that makes layers without trained weights."""
+
+    def __init__(self, **values: Any):
+        super().__init__(**values)
+        self.norm = keras.layers.BatchNormalization(center=False, scale=False)
+        self.drop = keras.layers.Dropout(0.5)
+
+    def call(self, x: Any, training: bool | None = None) -> Any:
+        x = self.drop(self.norm(x, training=training), training=training)
+        return keras.ops.cast(x, 'float32')
+
+
+def changed_within(layer: str, name: str, value: Any) -> Any:
+    """Makes a model in which an attribute of a layer in a layer was set afterwards."""
+    def make() -> Any:
+        outer = Regular()
+        model = model_of(outer)
+        setattr(getattr(outer, layer), name, value)
+        return model
+    return make
+
+
+def attention_that_drops_nothing() -> Any:
+    attention = keras.layers.MultiHeadAttention(1, 2, dropout=0.5)
+    x = keras.Input((3, 4))
+    model = keras.Model(x, attention(x, x))
+    for inner in inner_layers(attention):
+        if isinstance(inner, keras.layers.Dropout):
+            inner.rate = 0.
+    return model
 
 
 def frozen_within() -> Any:
@@ -96,6 +132,11 @@ def relu(x: Any) -> Any:
     (dense_with('constraint', keras.constraints.NonNeg()), 'kernel has constraint=NonNeg'),
     (dense_regularized_late, 'kernel has regularizer=None, but made from its configuration L2'),
     (factor_set_late, 'factor is 0.5, but made from its configuration 2.0'),
+    (changed_within('drop', 'rate', 0.1), 'Dropout is not what its configuration says: rate is '
+                                          '0.1, but made from its configuration 0.5'),
+    (changed_within('norm', 'trainable', False), 'trainable is False, but made from its'),
+    (changed_within('norm', 'momentum', 0.5), 'momentum is 0.5, but made from its'),
+    (attention_that_drops_nothing, 'rate is 0.0, but made from its configuration 0.5'),
     (lambda: model_of(Forgetful(3.)), 'factor is 3.0, but made from its configuration 1.0'),
     (lambda: model_of(keras.layers.Dense(3, activation=relu)),
      'activation is test_likeness.relu, but made from its configuration keras.src.'),
@@ -107,6 +148,22 @@ def test_what_a_configuration_leaves_out_is_refused(make: Any, sentence: str) ->
     with pytest.raises(ValueError) as caught:
         lp.from_keras(make())
     assert sentence in str(caught.value).replace('tests.lingpipe.keras_models.', '')
+
+
+def test_a_dtype_that_was_that_of_all_layers_when_a_layer_in_a_layer_was_made_is_refused() -> None:
+    keras.config.set_dtype_policy('float64')
+    try:
+        model = model_of(Regular(dtype='float32'))
+    finally:
+        keras.config.set_dtype_policy('float32')
+    with pytest.raises(ValueError, match='dtype is .*float64.*, but made from its configuration'):
+        lp.from_keras(model)
+
+
+def test_a_normalization_that_was_adapted_is_like_the_one_with_its_numbers() -> None:
+    norm = keras.layers.Normalization()
+    norm.adapt(np.eye(4))
+    lp.from_keras(model_of(norm))
 
 
 def test_functions_that_give_the_same_numbers_are_alike() -> None:
