@@ -156,8 +156,11 @@ def _structure(name: str, model: keras.Model, args: Sequence[Any],
     others = [key for key, value in list(arguments.items())[1:]
               if key != 'training' and any(part is not None for part in keras.tree.flatten(value))]
     if others:
-        raise ValueError(f'the nested model {name!r} is called with {others[0]}, which its layers '
-                         'would not get here; leave it out, or call its layers one by one.')
+        whose = ', as Keras does by itself where its input has one' if others[0] == 'mask' else ''
+        remedy = ('make the mask within it, as by an Embedding' if others[0] == 'mask'
+                  else 'leave it out')
+        raise ValueError(f'the nested model {name!r} is called with {others[0]}{whose}, which its '
+                         f'layers would not get here; {remedy}, or call its layers one by one.')
     return structure
 
 

@@ -108,6 +108,11 @@ def test_a_mask_that_a_nested_model_is_given_is_refused() -> None:
         model = keras.Model(ids, inner(x, mask=keras.ops.not_equal(ids, 0)))
     with pytest.raises(ValueError, match="the nested model '.*' is called with mask"):
         lp.from_keras(model)
+    masked = keras.layers.Embedding(9, 4, mask_zero=True)(ids)   # Which gives inner its mask.
+    with pytest.warns(UserWarning, match='does not support masking'):
+        model = keras.Model(ids, inner(masked))
+    with pytest.raises(ValueError, match='as Keras does by itself where its input has one'):
+        lp.from_keras(model)
 
 
 @keras.saving.register_keras_serializable('test_conversion')
