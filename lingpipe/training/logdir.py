@@ -108,9 +108,8 @@ def _record_changes(logdir: str, changes: Sequence[Difference]) -> None:
     step = newest_step(logdir)
     logging.warning('after step %s, as --allow_change lets it: %s', step, differences_text(changes))
     if any(name == 'task.learner.optimizer' for name, _, _ in changes):
-        logging.warning('the other optimizer goes on with the slots that the checkpoint has under '
-                        'the same names, and they may mean something else to it; for slots of its '
-                        'own, choose another logdir, and take the weights by initialize_from')
+        logging.warning('the other optimizer takes over slots of the same names, which may mean '
+                        'something else to it; for new ones, use initialize_from in a new logdir')
     path = os.path.join(logdir, 'params_history.txt')
     heading = f'# after step {step}, {time.strftime("%Y-%m-%d %H:%M:%S")}\n'
     lines = [f'{name} : {before!r} -> {now!r}\n' for name, before, now in changes]

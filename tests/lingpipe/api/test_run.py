@@ -463,7 +463,7 @@ def test_another_optimizer_with_the_same_slots_is_told_of(
     lion = {'task.learner.optimizer': optimizers.Lion.Params()}
     with start(Tiny, logdir=tmp_path, set=lion, allow_change=['task.learner.*']) as run:
         run.train(steps=1, evaluate=False)
-    assert 'they may mean something else to it; for slots of its own, choose' in caplog.text
+    assert 'which may mean something else to it; for new ones, use initialize_from' in caplog.text
 
 
 def test_a_checkpoint_is_named(run: Run) -> None:
