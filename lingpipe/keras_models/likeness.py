@@ -92,7 +92,7 @@ def _difference_of_configurations(given: Any, remade: Any) -> str:
         value, other = given.get_config(), remade.get_config()
     except Exception:   # A layer in it may be anyone's code.
         return ''
-    is_norm = isinstance(given, keras.layers.BatchNormalization)   # Others: it is their weights'.
+    is_norm = isinstance(given, keras.layers.BatchNormalization)   # The weights of others tell.
     left_out = {'name', 'seed'} if is_norm else {'name', 'seed', 'trainable'}
     for name in sorted((value.keys() & other.keys()) - left_out):
         is_compared = name == 'dtype' or _is_plain(value[name])
