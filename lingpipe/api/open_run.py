@@ -123,7 +123,8 @@ class OpenRun:
             begins with the newest checkpoint.
 
         Raises:
-          ValueError: the run is closed, or trains in another thread, or the devices are wrong.
+          ValueError: the run is closed, another thread trains or watches with it, or the
+            devices are wrong.
           OSError: a worker is lost, and this process is not the trainer.
         """
         with self._turns.use():
@@ -132,7 +133,7 @@ class OpenRun:
 
     def _at_site(self, body: Callable[[Site], T], stop: StopSignals | None = None,
                  may_renew: bool = False) -> T:
-        """Does what `at_site` does, for what needs no turn, as it leaves the network alone."""
+        """Does what `at_site` does, without a turn: for a body that leaves the network alone."""
         if self._is_closed:
             raise ValueError(f'this run in {self.logdir} is closed; start another.')
         recovery_of_run = Recovery(self._options, stop, self._log_path if stop else '', self._lock,
@@ -245,7 +246,7 @@ class OpenRun:
         """Lets go of logdir, workers and the network's memory. A closed run does nothing more.
 
         Raises:
-          ValueError: it trains in another thread, which still needs the logdir.
+          ValueError: another thread trains or watches with it, and still needs the logdir.
         """
         with self._turns.use():
             self._is_closed = True

@@ -100,7 +100,7 @@ class Run(GeneratingRun):
         return outcome
 
     def _train(self, site: Site, steps: int | None, loop_options: LoopOptions) -> Outcome:
-        with self._turns.training():
+        with self._turns.long_use('train'):
             return self._train_in_turn(site, steps, loop_options)
 
     def _train_in_turn(self, site: Site, steps: int | None, loop_options: LoopOptions) -> Outcome:
@@ -220,7 +220,7 @@ class Run(GeneratingRun):
             network = self._traced(site)
             return self._evaluating(site, network, say), self._restore(network, str(step))
 
-        with self._turns.watching():
+        with self._turns.long_use('watch'):
             Watch(self.experiment, self.logdir, stop, restored).run(say)
 
     # Predictions and exports.

@@ -8,8 +8,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 _LOOK_S = 0.1   # how often a thread that waits for its turn looks whether another one takes long
+
+LongUse: TypeAlias = Literal['train', 'watch']
+_DOES: dict[LongUse, str] = {'train': 'trains', 'watch': 'watches'}
 
 
 class Turns:
@@ -23,7 +27,7 @@ class Turns:
         self._logdir = logdir
         self._lock = threading.RLock()
         self._depth = 0             # of the calls that this thread makes within each other
-        self._long_use = ''         # 'trains' or 'watches', while a thread does
+        self._long_use: LongUse | None = None   # what a thread does now
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
@@ -33,10 +37,11 @@ class Turns:
           ValueError: another thread trains or watches.
         """
         while not self._lock.acquire(timeout=_LOOK_S):
-            if self._long_use:
+            if what := self._long_use:
                 raise ValueError(
-                    f'the run in {self._logdir} {self._long_use} in another thread; wait until '
-                    'that has ended, or look at what is saved with lp.start(..., only_reads=True).')
+                    f'the run in {self._logdir} {_DOES[what]} in another thread; wait '
+                    'until that has ended, or look at what is saved with '
+                    'lp.start(..., only_reads=True).')
         self._depth += 1
         try:
             yield
@@ -45,37 +50,25 @@ class Turns:
             self._lock.release()
 
     @contextlib.contextmanager
-    def training(self) -> Iterator[None]:
-        """Holds the turn of this thread, which it has, for a training.
+    def long_use(self, what: LongUse) -> Iterator[None]:
+        """Holds the turn of this thread, which it has, for a use that no other thread waits for.
 
         Raises:
           ValueError: this is a call within another one.
         """
-        self._check_outermost('train')
-        with self._taking_long('trains'):
-            yield
-
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """As `training`, for a watch."""
-        self._check_outermost('watch')
-        with self._taking_long('watches'):
-            yield
-
-    @contextlib.contextmanager
-    def _taking_long(self, what: str) -> Iterator[None]:
+        self._check_outermost(what)
         self._long_use = what
         try:
             yield
         finally:
-            self._long_use = ''
+            self._long_use = None
 
     def check_may_restore(self) -> None:
         """Raises ValueError if a call that surrounds this one needs the weights as they are.
 
         A training has a network of its own.
         """
-        if self._long_use != 'trains':
+        if self._long_use != 'train':
             self._check_outermost('take another checkpoint')
 
     def _check_outermost(self, what: str) -> None:

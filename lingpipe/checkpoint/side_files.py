@@ -138,6 +138,7 @@ class _Appender(standard_logging.Handler):
         self._path, self._thread = path, threading.get_ident()
 
     def emit(self, record: standard_logging.LogRecord) -> None:
+        """Appends a warning, unless its thread is within another such context."""
         owners = {handler._thread for handler in logging.get_absl_logger().handlers
                   if isinstance(handler, _Appender)}
         if record.thread in owners - {self._thread}:

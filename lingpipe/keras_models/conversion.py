@@ -82,9 +82,9 @@ def _warn_of_lost_masks(graph: Graph, has_loss: bool) -> None:
         if has_loss or not is_output:
             logging.warning(
                 'Keras takes the mask of %r away when the MultiHeadAttention %r has read it, so '
-                'that %s %r has none there, and here it has; so results differ from those of Keras '
-                'where something is masked, unless you give the mask as attention_mask, and '
-                'begin with values that have none', value, attention,
+                '%s %r has none there. Here it has one, and results differ from those of Keras '
+                'where something is masked, unless you give the mask as attention_mask, with '
+                'values that have none', value, attention,
                 'the loss or the layer of the output' if is_output else 'the layer', reader)
 
 
