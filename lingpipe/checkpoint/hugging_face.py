@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lingpipe.checkpoint.hugging_face_names import (
+    TIED,
     Place,
     expert_of,
     is_constant,
@@ -108,14 +109,15 @@ class Folder:
         self.path, self.config = path, read_config(path)
         self._files = _files_by_tensor(path)
         self._kind_of_model = str(self.config.get('model_type'))
-        if self.config.get('tie_word_embeddings', self._kind_of_model in ('gpt2', 'm2m_100')):
+        if self.config.get('tie_word_embeddings', self._kind_of_model in TIED):
             tables, copies = tied_tables(self._kind_of_model)
             table = next((name for name in tables if name in self._files), tables[0])
             for copy in copies:
                 self._leave_out_copy(copy, table)
         pieces = {name: pieces_of(name, self._kind_of_model) for name in self._files
                   if not is_constant(name)}
-        places = {name: [weight_of(piece) for piece in names] for name, names in pieces.items()}
+        places = {name: [weight_of(piece, self._kind_of_model) for piece in names]
+                  for name, names in pieces.items()}
         if unknown := [name for name, of_pieces in places.items() if None in of_pieces]:
             raise ValueError(f'{path} has tensors that the network has no place for: '
                              f'{_listed(unknown)}; take a folder of a model of the kinds that '

@@ -2,6 +2,7 @@
 
     model_type           tensor                                              path
     llama and its kin    model.layers.0.self_attn.q_proj.weight              attention_0/body/wq
+    gemma3_text, olmo2   model.layers.0.post_feedforward_layernorm.weight    ffn_0/norm_after/scale
     qwen3_moe, olmoe     model.layers.0.mlp.experts.3.up_proj.weight         ffn_0/body/w_up
     mixtral              model.layers.0.block_sparse_moe.experts.3.w3.weight ffn_0/body/w_up
     gpt2                 transformer.h.0.attn.c_attn.q.weight                attention_0/body/wq
@@ -39,15 +40,31 @@ class Place(NamedTuple):
     is_transposed: bool
 
 
+# The models whose tables are tied unless config.json says something else.
+TIED = ('gpt2', 'm2m_100', 'gemma', 'gemma3_text')
+
 # The tensor -> the path of the weight; {i} is the number of the layer. Those of _KERNELS are
 # transposed.
+_NORMS = {
+    'model.layers.{i}.input_layernorm.weight': 'attention_{i}/norm/scale',
+    'model.layers.{i}.post_attention_layernorm.weight': 'ffn_{i}/norm/scale',
+}
+_NORMS_AFTER = {
+    'model.layers.{i}.post_attention_layernorm.weight': 'attention_{i}/norm_after/scale',
+    'model.layers.{i}.post_feedforward_layernorm.weight': 'ffn_{i}/norm_after/scale',
+}
+_NORMS_BY_TYPE = {   # model_type -> those of a layer, if they are others than those of llama
+    'olmo2': _NORMS_AFTER,
+    'gemma3_text': {
+        'model.layers.{i}.input_layernorm.weight': 'attention_{i}/norm/scale',
+        'model.layers.{i}.pre_feedforward_layernorm.weight': 'ffn_{i}/norm/scale',
+        **_NORMS_AFTER},
+}
 _PATHS = {
     'model.embed_tokens.weight': 'embedding/w',
-    'model.layers.{i}.input_layernorm.weight': 'attention_{i}/norm/scale',
     **{f'model.layers.{{i}}.self_attn.{c}_proj.bias': f'attention_{{i}}/body/b{c}' for c in 'qkvo'},
     **{f'model.layers.{{i}}.self_attn.{c}_norm.weight': f'attention_{{i}}/body/{c}_scale'
        for c in 'qk'},
-    'model.layers.{i}.post_attention_layernorm.weight': 'ffn_{i}/norm/scale',
     'model.norm.weight': 'norm/scale',
 }
 _KERNELS = {
@@ -117,9 +134,10 @@ _KERNELS_OF_M2M_100 = {
 _TABLES_BY_TYPE = {   # model_type -> those that are not transposed, those that are
     'gpt2': (_PATHS_OF_GPT2, _KERNELS),
     'm2m_100': (_PATHS_OF_M2M_100, _KERNELS_OF_M2M_100),
-    'mixtral': (_PATHS, _KERNELS | _EXPERTS_OF_MIXTRAL),
-    **dict.fromkeys(['qwen3_moe', 'olmoe'], (_PATHS, _KERNELS | _EXPERTS))}
-_OF_LLAMA = (_PATHS, _KERNELS | _FEED_FORWARD)
+    'mixtral': (_NORMS | _PATHS, _KERNELS | _EXPERTS_OF_MIXTRAL),
+    **dict.fromkeys(['qwen3_moe', 'olmoe'], (_NORMS | _PATHS, _KERNELS | _EXPERTS)),
+    **{kind: (norms | _PATHS, _KERNELS | _FEED_FORWARD) for kind, norms in _NORMS_BY_TYPE.items()}}
+_OF_LLAMA = (_NORMS | _PATHS, _KERNELS | _FEED_FORWARD)
 
 # Old files have these, which config.json says: speeds of rotations, the causal mask, and sinusoids.
 _IS_CONSTANT = re.compile(r'.*\.rotary_emb\.inv_freq|(.*\.)?h\.\d+\.attn\.(masked_)?bias'
@@ -127,14 +145,15 @@ _IS_CONSTANT = re.compile(r'.*\.rotary_emb\.inv_freq|(.*\.)?h\.\d+\.attn\.(maske
 _NUMBER = re.compile(r'(?<=\.experts\.)(0|[1-9][0-9]*)(?=\.)')
 
 
-def weight_of(tensor: str) -> Place | None:
+def weight_of(tensor: str, model_type: str = 'llama') -> Place | None:
     """The path of a weight here, by the name of the tensor; None: there is none."""
-    return _weight_of(_NUMBER.sub('*', tensor))
+    return _weight_of(_NUMBER.sub('*', tensor), model_type)
 
 
 @functools.cache   # There may be a hundred experts in each layer.
-def _weight_of(name: str) -> Place | None:
-    return _place(name, _PATHS | _PATHS_OF_GPT2 | _PATHS_OF_M2M_100,
+def _weight_of(name: str, model_type: str) -> Place | None:
+    norms = _NORMS_BY_TYPE.get(model_type, _NORMS)
+    return _place(name, norms | _PATHS | _PATHS_OF_GPT2 | _PATHS_OF_M2M_100,
                   _KERNELS | _FEED_FORWARD | _EXPERTS | _EXPERTS_OF_MIXTRAL | _FUSED_EXPERTS
                   | _KERNELS_OF_M2M_100)
 

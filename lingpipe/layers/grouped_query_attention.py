@@ -69,6 +69,9 @@ class GroupedQueryAttention(Adaptable):
             False, 'Whether the queries of all heads together are normalised before they are '
                    'rotated, and so the keys.')
         epsilon: float = field(1e-6, 'Added to the mean of squares of what is normalised.', least=0)
+        is_zero_centered: bool = field(False, 'Whether what is normalised is scaled by 1 plus the '
+                                              'weight; see RMSNorm.')
+        score_dim: int = field(0, 'Scores are divided by its square root; 0: head_dim.', least=0)
         block_size: int = field(256, 'Positions of a block of queries or keys; the scores of one '
                                      'block exist at a time.', least=1)
         kernel_initializer: str = field('glorot_uniform', 'Name of the Keras initializer of the '
@@ -99,6 +102,7 @@ class GroupedQueryAttention(Adaptable):
         super().__init__(params, path)
         p = self.params
         self.head_dim = p.head_dim or p.input_dim // p.num_heads
+        self.score_dim = p.score_dim or self.head_dim
         self.num_groups = p.num_groups or p.num_heads
         self.width = p.num_heads * self.head_dim
         self.group_width = self.num_groups * self.head_dim
@@ -113,12 +117,8 @@ class GroupedQueryAttention(Adaptable):
             self.add_weight('bv', [self.group_width], 'zeros')
         if p.biases == 'all':
             self.add_weight('bo', [p.input_dim], 'zeros')
-        if p.normalises_heads:
-            self.add_weight('q_scale', [self.head_dim], 'ones')
-            self.add_weight('k_scale', [self.head_dim], 'ones')
-        if p.normalises_projections:
-            self.add_weight('q_scale', [self.width], 'ones')
-            self.add_weight('k_scale', [self.group_width], 'ones')
+        for name, size in self._sizes_of_scales().items():
+            self.add_weight(name, [size], 'zeros' if p.is_zero_centered else 'ones')
 
     def reads_if_there(self) -> dict[str, str]:
         """Positions are read only to rotate by them."""
@@ -175,6 +175,8 @@ class GroupedQueryAttention(Adaptable):
             flops += rms_norm_flops(b * t * (p.num_heads + self.num_groups), self.head_dim)
         if p.normalises_projections:
             flops += rms_norm_flops(b * t, self.width) + rms_norm_flops(b * t, self.group_width)
+        if p.is_zero_centered:
+            flops += sum(self._sizes_of_scales().values())
         return Cost(flops, self.num_weights, as_spec(x))
 
     # Decoding: x [n, k, D], one position of k hypotheses of each of n sentences.
@@ -261,12 +263,21 @@ class GroupedQueryAttention(Adaptable):
         k = self.project(theta, ctx, x, 'wk', 'bk')
         if self.params.normalises_heads or self.params.normalises_projections:
             q, k = self._normalised(q, theta.q_scale), self._normalised(k, theta.k_scale)
-        return q * self.head_dim ** -0.5, k, self.project(theta, ctx, x, 'wv', 'bv')
+        return q * self.score_dim ** -0.5, k, self.project(theta, ctx, x, 'wv', 'bv')
 
     def _normalised(self, rows: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
         """Every head of [rows, H h], or all of a row, divided by its size."""
         vectors = tf.reshape(rows, [-1, scale.shape[0]])
+        scale = 1 + scale if self.params.is_zero_centered else scale
         return tf.reshape(rms_norm(vectors, scale, self.params.epsilon), dims(rows))
+
+    def _sizes_of_scales(self) -> dict[str, int]:
+        """The weights that scale what is normalised, by name."""
+        if self.params.normalises_heads:
+            return {'q_scale': self.head_dim, 'k_scale': self.head_dim}
+        if self.params.normalises_projections:
+            return {'q_scale': self.width, 'k_scale': self.group_width}
+        return {}
 
     def _turning(self, places: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
         """What rotates heads [..., h] by their places, which broadcast to [...]."""

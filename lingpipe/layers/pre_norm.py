@@ -1,6 +1,8 @@
 """PreNorm: x + body(norm(x)), one part of a layer of a language model.
 
 A layer of a decoder is two of them, attention and feed-forward, so that a pipeline may cut between.
+Some models normalise what the body gives: OLMo 2 (arXiv:2501.00656) x + norm(body(x)), and Gemma 3
+(arXiv:2503.19786) x + norm_after(body(norm(x))).
 
 Shapes: b micro-batch, T time, D model.
 """
@@ -24,6 +26,8 @@ from lingpipe.pricing import price
 class PreNorm(Layer):
     """x + body(norm(x)), where norm is RMSNorm or LayerNorm; x [b, T, D] -> [b, T, D].
 
+    With `norms`, the normalisation follows the body, or another one does.
+
     It reads what the body reads: `positions`, `documents` and `weight`, where the body has such
     arguments and the network such values.
     """
@@ -32,21 +36,34 @@ class PreNorm(Layer):
     optional_reads = ('positions', 'documents', 'weight')
 
     class Params(Layer.Params):
-        """The body, and the normalisation."""
+        """The body, and what normalises."""
         dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
         body: Layer.Params = field(REQUIRED, 'The layer between normalisation and sum, as '
                                              'GroupedQueryAttention, SwiGLU or MixtureOfExperts; '
                                              'it keeps the shape.')
         norm: Literal['rms', 'layer'] = field('rms', 'RMSNorm, or LayerNorm.')
+        norms: Literal['before', 'after', 'both'] = field(
+            'before', 'What is normalised: what the body reads, what it gives, or both.')
         epsilon: float = field(1e-5, 'Added to the mean of squares, or to the variance.', least=0)
+        is_zero_centered: bool = field(False, 'See RMSNorm.')
+
+        def check(self) -> None:
+            """Raises ValueError for a LayerNorm that is zero-centered."""
+            super().check()
+            if self.is_zero_centered and self.norm == 'layer':
+                raise ValueError("is_zero_centered=True with norm='layer', but only RMSNorm can be "
+                                 "so; write norm='rms', or leave it out.")
 
     params: Params
 
     def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
-        norm = LayerNorm if p.norm == 'layer' else RMSNorm
-        self.norm: Layer = self.add_child(norm.Params(dim=p.dim, epsilon=p.epsilon), 'norm')
+        norm = (LayerNorm.Params(dim=p.dim, epsilon=p.epsilon) if p.norm == 'layer' else
+                RMSNorm.Params(dim=p.dim, epsilon=p.epsilon, is_zero_centered=p.is_zero_centered))
+        names = {'before': ['norm'], 'after': ['norm_after'], 'both': ['norm', 'norm_after']}
+        self._norms: dict[str, Layer] = {
+            name: self.add_child(norm.copy(), name) for name in names[p.norms]}
         self.body: Layer = self.add_child(p.body, 'body')
         self.is_positionwise = self.body.is_positionwise
 
@@ -60,15 +77,23 @@ class PreNorm(Layer):
               positions: tf.Tensor | None = None, documents: tf.Tensor | None = None,
               weight: tf.Tensor | None = None) -> tf.Tensor:
         """[b, T, D] -> [b, T, D]; the other arguments are those of the body."""
-        h = self.norm.fprop(theta.norm, ctx, x)
-        return x + self.body.fprop(theta.body, ctx, h, **_given(positions, documents, weight))
+        h = self._normalised('norm', theta, ctx, x)
+        y = self.body.fprop(theta.body, ctx, h, **_given(positions, documents, weight))
+        return x + self._normalised('norm_after', theta, ctx, y)
 
     def cost(self, x: tf.TensorSpec, positions: tf.TensorSpec | None = None,
              documents: tf.TensorSpec | None = None,
              weight: tf.TensorSpec | None = None) -> Cost:
         """The cost of its parts, and a sum."""
-        parts = price(self.norm, x) + price(self.body, x, **_given(positions, documents, weight))
+        parts = price(self.body, x, **_given(positions, documents, weight))
+        for norm in self._norms.values():
+            parts += price(norm, x)
         return parts + Cost(num_elements(x), 0, as_spec(x))
+
+    def _normalised(self, name: str, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
+        """What the normalisation of this name makes of x; x if there is none."""
+        norm = self._norms.get(name)
+        return x if norm is None else norm.fprop(theta[name], ctx, x)
 
     # Decoding.
 
@@ -80,9 +105,9 @@ class PreNorm(Layer):
     def decode(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
                x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
         """One position, [n, k, D] -> [n, k, D]."""
-        h = self.norm.fprop(theta.norm, ctx, x)
+        h = self._normalised('norm', theta, ctx, x)
         y, past = self.body.decode(theta.body, ctx, kept, past, h)
-        return x + y, past
+        return x + self._normalised('norm_after', theta, ctx, y), past
 
     @property
     def has_prefill(self) -> bool:
@@ -97,9 +122,9 @@ class PreNorm(Layer):
     def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
                 x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
         """Positions of a prompt, [n, t, D] -> [n, t, D]."""
-        h = self.norm.fprop(theta.norm, ctx, x)
+        h = self._normalised('norm', theta, ctx, x)
         y, past = self.body.prefill(theta.body, ctx, kept, past, h)
-        return x + y, past
+        return x + self._normalised('norm_after', theta, ctx, y), past
 
 
 def _given(positions: Any, documents: Any, weight: Any) -> dict[str, Nested]:

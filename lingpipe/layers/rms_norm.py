@@ -20,7 +20,10 @@ from lingpipe.process.graph_lifetime import custom_gradient
 
 
 class RMSNorm(Layer):
-    """x / sqrt(mean(x^2) + epsilon) * scale over the last axis; the scale is trained."""
+    """x / sqrt(mean(x^2) + epsilon) * scale over the last axis; the scale is trained.
+
+    What Gemma trains is how far the scale is from 1.
+    """
 
     is_traced_once = True
     is_positionwise = True
@@ -29,12 +32,15 @@ class RMSNorm(Layer):
         """Channels and epsilon."""
         dim: int = field(REQUIRED, 'Channels of the input.', least=1)
         epsilon: float = field(1e-5, 'Added to the mean of squares.', least=0)
+        is_zero_centered: bool = field(False, 'Whether the scale is 1 plus the weight, which '
+                                              'begins at 0, in place of the weight.')
 
     params: Params
 
     def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
-        self.add_weight('scale', [self.params.dim], 'ones')
+        p = self.params
+        self.add_weight('scale', [p.dim], 'zeros' if p.is_zero_centered else 'ones')
 
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         """[..., D] -> [..., D] in the dtype of x.
@@ -42,13 +48,16 @@ class RMSNorm(Layer):
         Raises:
           ValueError: the last dimension of x is not `dim`.
         """
-        check_last_dim(x, self.params.dim, self.path)
-        return rms_norm(x, theta.scale, self.params.epsilon)
+        p = self.params
+        check_last_dim(x, p.dim, self.path)
+        scale = 1 + theta.scale if p.is_zero_centered else theta.scale
+        return rms_norm(x, scale, p.epsilon)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """4 operations an element, 2 a row."""
-        check_last_dim(x, self.params.dim, self.path)
-        flops = rms_norm_flops(num_rows(x, self.path), self.params.dim)
+        """4 operations an element, 2 a row, and 1 a channel if it is zero-centered."""
+        p = self.params
+        check_last_dim(x, p.dim, self.path)
+        flops = rms_norm_flops(num_rows(x, self.path), p.dim) + p.dim * p.is_zero_centered
         return Cost(flops, self.num_weights, as_spec(x))
 
 

@@ -23,12 +23,15 @@ class RotaryScaling(Params):
 
     A channel that turns fewer than `low` times in `length` positions turns `factor` times slower;
     one that turns more than `high` times turns as before; between them, the speed is interpolated.
+    With `is_linear`, all channels turn `factor` times slower, as in Gemma 3 (Chen et al., 2023,
+    arXiv:2306.15595).
     """
     factor: float = field(1., 'How many times slower the slow channels turn; 1: none does.',
                           least=1)
     low: float = field(1., 'Channels with fewer turns are slow ones.', above=0)
     high: float = field(4., 'Channels with more turns stay as they are.', above=0)
     length: int = field(8192, 'Positions of the texts that the model learned at first.', least=1)
+    is_linear: bool = field(False, 'Whether all channels are slow ones.')
 
     def check(self) -> None:
         """Raises ValueError unless low is below high."""
@@ -38,8 +41,8 @@ class RotaryScaling(Params):
 
     def scaled(self, period: float) -> float:
         """The period of a channel; the argument and the result are in positions per radian."""
-        if self.factor == 1:
-            return period
+        if self.factor == 1 or self.is_linear:
+            return period * self.factor
         num_turns = self.length / (2 * math.pi * period)
         share = min(max((num_turns - self.low) / (self.high - self.low), 0.), 1.)
         return period / ((1 - share) / self.factor + share)

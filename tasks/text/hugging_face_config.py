@@ -3,14 +3,14 @@
 Read and written are causal language models of the family of LLaMA, and GPT-2: of each model_type
 below, these are all the fields with which transformers' class computes, up to those that a file may
 not change here. A field that would change the result and is not supported is refused, so that a
-network that comes in computes what transformers computes. Both spellings of the rotations are read:
-`rope_theta` and `rope_scaling`, and `rope_parameters`, which transformers writes since version 5.
+network that comes in computes what transformers computes.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from lingpipe.checkpoint.hugging_face_names import TIED
 from lingpipe.layers.rotary import RotaryScaling
 from lingpipe.tasks.text.hugging_face_experts import (
     MODELS,
@@ -19,6 +19,7 @@ from lingpipe.tasks.text.hugging_face_experts import (
     config_of_experts,
     experts_of,
 )
+from lingpipe.tasks.text.hugging_face_rotations import config_of_rotations, rotations_of
 from lingpipe.tasks.text.hugging_face_values import (
     Config,
     check_expressed,
@@ -34,27 +35,42 @@ from lingpipe.tasks.text.hugging_face_windows import config_of_windows, windows_
 
 # The fields of LanguageModel.Params that a config.json determines.
 FIELDS = ('family', 'num_positions', 'vocab_size', 'num_layers', 'model_dim', 'hidden_dim',
-          'num_heads', 'num_groups', 'head_dim', 'rotary_base', 'rotary_scaling', 'biases',
-          'normalises_heads', 'normalises_projections', 'epsilon', 'is_tied', 'is_scaled', 'window',
+          'num_heads', 'num_groups', 'head_dim', 'score_dim', 'rotary_base', 'rotary_scaling',
+          'window_rotary_base', 'biases', 'norms', 'is_zero_centered', 'normalises_heads',
+          'normalises_projections', 'epsilon', 'gate', 'is_tied', 'is_scaled', 'window',
           'full_layers', *NO_EXPERTS)
 
 _CLASSES = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM',
             'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM',
             'mixtral': 'MixtralForCausalLM', 'qwen3_moe': 'Qwen3MoeForCausalLM',
-            'olmoe': 'OlmoeForCausalLM', 'gpt2': 'GPT2LMHeadModel'}
+            'olmoe': 'OlmoeForCausalLM', 'olmo2': 'Olmo2ForCausalLM', 'gemma': 'GemmaForCausalLM',
+            'gemma3_text': 'Gemma3ForCausalLM', 'gpt2': 'GPT2LMHeadModel'}
+_GEMMA = ('gemma', 'gemma3_text')
+_NORMS = {'olmo2': 'after', 'gemma3_text': 'both'}   # before what is normalised, of the others
 
 # Defaults of transformers that are others than those of llama.
-_EPSILONS = {'mixtral': 1e-5, 'olmoe': 1e-5}
-_BASES = {'mixtral': 1e6}   # of the rotations
+_EPSILONS = {'mixtral': 1e-5, 'olmoe': 1e-5, 'olmo2': 1e-5}
 
 # Field -> the values with which it is as if it were not there; a field may be missing.
 _SUPPORTED: dict[str, tuple[Any, ...]] = {
-    'hidden_act': ('silu', 'swish'),   # two names of one function
     'attention_dropout': (0, None),
     'mlp_bias': (False, None),
     'partial_rotary_factor': (1, None),
     'quantization_config': (None,),
     **SUPPORTED,
+}
+
+# What the activation may be called, in which fields.
+_SILU = {'hidden_act': ('silu', 'swish')}   # two names of one function
+_GELU: dict[str, dict[str, tuple[Any, ...]]] = {
+    # The first files of Gemma say gelu and mean the approximation.
+    'gemma': {'hidden_act': ('gelu_pytorch_tanh', 'gelu'),
+              'hidden_activation': ('gelu_pytorch_tanh', None)},
+    'gemma3_text': {'hidden_activation': ('gelu_pytorch_tanh',)},
+}
+_SUPPORTED_OF_GEMMA: dict[str, tuple[Any, ...]] = {
+    'use_bidirectional_attention': (False, None),
+    **dict.fromkeys(['attn_logit_softcapping', 'final_logit_softcapping'], (None,)),
 }
 
 # The same for gpt2.
@@ -66,10 +82,6 @@ _SUPPORTED_OF_GPT2: dict[str, tuple[Any, ...]] = {
     'quantization_config': (None,),
 }
 _DROPOUT_OF_GPT2 = ('embd_pdrop', 'attn_pdrop', 'resid_pdrop')   # changes training alone
-
-# RotaryScaling's fields -> those of Hugging Face, for rope_type=llama3.
-_SCALING = {'factor': 'factor', 'low': 'low_freq_factor', 'high': 'high_freq_factor',
-            'length': 'original_max_position_embeddings'}
 
 
 def fields_of(config: Config) -> dict[str, Any]:
@@ -88,19 +100,26 @@ def fields_of(config: Config) -> dict[str, Any]:
                          f'{", ".join(MODELS.values())}.')
     if kind not in _CLASSES:
         refuse('model_type', config.get('model_type'), f'{", ".join(_CLASSES)} are')
-    check_supported(config, _SUPPORTED_OF_GPT2 if kind == 'gpt2' else _SUPPORTED)
+    check_supported(config, _supported(kind))
     if kind == 'gpt2':
         if number(config, 'n_embd') % number(config, 'n_head'):
             raise ValueError(f'config.json has n_embd={config["n_embd"]} and n_head='
                              f'{config["n_head"]}, which does not divide it, but all heads have as '
                              'many channels; write what the model has.')
         return _fields_of_gpt2(config)
+    return _fields_of_llama(config, kind)
 
+
+def _fields_of_llama(config: Config, kind: str) -> dict[str, Any]:
+    """Does what `fields_of` does, for LLaMA and its kin."""
     num_heads, dim = number(config, 'num_attention_heads'), number(config, 'hidden_size')
     # null means num_heads, and so does a missing field of these two. Others have other defaults.
-    default = None if kind in ('llama', 'olmoe') else 0
+    default = None if kind in ('llama', 'olmoe', 'olmo2') else 0
     has_groups = config.get('num_key_value_heads', default) is not None
-    has_head_dim = kind == 'qwen3' or config.get('head_dim') is not None
+    has_head_dim = kind in ('qwen3', *_GEMMA) or config.get('head_dim') is not None
+    head_dim = number(config, 'head_dim') if has_head_dim else dim // num_heads
+    has_tie = 'tie_word_embeddings' in config
+    windows = windows_of(config, kind)
     return {
         'family': 'llama',
         'num_positions': 0,
@@ -111,16 +130,21 @@ def fields_of(config: Config) -> dict[str, Any]:
                              else 'intermediate_size'),
         'num_heads': num_heads,
         'num_groups': number(config, 'num_key_value_heads') if has_groups else num_heads,
-        'head_dim': number(config, 'head_dim') if has_head_dim else dim // num_heads,
+        'head_dim': head_dim,
+        'score_dim': (number({'query_pre_attn_scalar': 256, **config}, 'query_pre_attn_scalar')
+                      if kind == 'gemma3_text' else head_dim),
         'epsilon': real(config, 'rms_norm_eps', _EPSILONS.get(kind, 1e-6)),
         'biases': _biases(config, kind),
-        'normalises_heads': kind in ('qwen3', 'qwen3_moe'),
-        'normalises_projections': kind == 'olmoe',
-        'is_tied': flag(config, 'tie_word_embeddings'),
-        'is_scaled': False,
-        **windows_of(config, kind),
+        'norms': _NORMS.get(kind, 'before'),
+        'is_zero_centered': kind in _GEMMA,
+        'normalises_heads': kind in ('qwen3', 'qwen3_moe', 'gemma3_text'),
+        'normalises_projections': kind in ('olmoe', 'olmo2'),
+        'gate': 'gelu_tanh' if kind in _GEMMA else 'silu',
+        'is_tied': flag(config, 'tie_word_embeddings') if has_tie else kind in TIED,
+        'is_scaled': kind in _GEMMA,
+        **windows,
         **experts_of(config, kind),
-        **_rotations(config, _BASES.get(kind, 10_000.))}
+        **rotations_of(config, kind, has_window=windows['window'] > 0)}
 
 
 def dropout_of(config: Config) -> dict[str, Any]:
@@ -146,10 +170,10 @@ def config_of(fields: Mapping[str, Any], source: Config,
     """
     if source and describes(source, fields, fields_of):
         return with_dtype(source, dtype)
-    if fields['is_scaled']:
+    if fields['is_scaled'] and not fields['is_zero_centered']:
         raise ValueError('is_scaled=True multiplies the vectors of ids by sqrt(model_dim), which '
-                         'no model of Hugging Face that is written here does; train with '
-                         'task.model.is_scaled=False.')
+                         'of the models of Hugging Face that are written here only Gemma does; '
+                         'train with task.model.is_scaled=False.')
     return (_config_of_gpt2 if fields['family'] == 'gpt2' else _config_of_llama)(fields, dtype)
 
 
@@ -159,8 +183,6 @@ def _config_of_llama(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     if kind == 'qwen3' and fields['biases'] == 'qkv':
         raise ValueError("normalises_heads=True with biases='qkv' is in no model of Hugging Face "
                          "that is written here; with 'none' or 'all', Qwen3 is.")
-    scaling: RotaryScaling = fields['rotary_scaling']
-    has_scaling = scaling.factor != 1
     config = {
         'architectures': [_CLASSES[kind]],
         'model_type': kind,
@@ -171,22 +193,19 @@ def _config_of_llama(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
         'num_attention_heads': fields['num_heads'],
         'num_key_value_heads': fields['num_groups'],
         'head_dim': fields['head_dim'],
-        'hidden_act': 'silu',
+        **{name: values[0] for name, values in _GELU.get(kind, _SILU).items()},
         'rms_norm_eps': fields['epsilon'],
-        'rope_theta': fields['rotary_base'],
-        'rope_scaling': None if not has_scaling else {
-            'rope_type': 'llama3', **{theirs: getattr(scaling, ours)
-                                      for ours, theirs in _SCALING.items()}},
         'tie_word_embeddings': fields['is_tied'],
         'bos_token_id': None,   # The network knows of none, and the defaults of transformers
         'eos_token_id': None,   # would end a text at the id 2.
         'torch_dtype': dtype,
+        **config_of_rotations(fields, kind),
         **config_of_windows(fields, kind),
         **config_of_experts(fields, kind)}
-    if has_scaling:
-        config['max_position_embeddings'] = int(scaling.factor * scaling.length)
-    if kind in ('llama', 'qwen3', 'qwen3_moe', 'olmoe'):
+    if kind not in ('mistral', 'mixtral', 'qwen2'):
         config['attention_bias'] = fields['biases'] == 'all'
+    if kind == 'gemma3_text':
+        config['query_pre_attn_scalar'] = fields['score_dim']
     check_expressed(fields, fields_of(config), _CLASSES[kind].removesuffix('ForCausalLM'))
     return config
 
@@ -196,7 +215,10 @@ def _kind_of(fields: Mapping[str, Any]) -> str:
     if fields['num_experts']:
         return ('qwen3_moe' if fields['normalises_heads'] else
                 'olmoe' if fields['normalises_projections'] else 'mixtral')
-    return ('qwen3' if fields['normalises_heads'] else
+    if fields['is_zero_centered']:
+        return 'gemma3_text' if fields['norms'] == 'both' else 'gemma'
+    return ('olmo2' if fields['norms'] == 'after' else
+            'qwen3' if fields['normalises_heads'] else
             'qwen2' if fields['biases'] == 'qkv' else
             'mistral' if fields['window'] else 'llama')
 
@@ -216,17 +238,22 @@ def _fields_of_gpt2(config: Config) -> dict[str, Any]:
         'num_heads': num_heads,
         'num_groups': num_heads,
         'head_dim': dim // num_heads,
+        'score_dim': dim // num_heads,
         'epsilon': real(config, 'layer_norm_epsilon', 1e-5),
         'biases': 'all',
+        'norms': 'before',
+        'is_zero_centered': False,
         'normalises_heads': False,
         'normalises_projections': False,
+        'gate': 'silu',   # There is none.
         'is_tied': flag(config, 'tie_word_embeddings') if has_tie else True,
         'is_scaled': False,
         'window': 0,
         'full_layers': (),
         **NO_EXPERTS,
         'rotary_base': 10_000.,
-        'rotary_scaling': RotaryScaling()}
+        'rotary_scaling': RotaryScaling(),
+        'window_rotary_base': 0.}
 
 
 def _config_of_gpt2(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
@@ -251,33 +278,15 @@ def _config_of_gpt2(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     return config
 
 
+def _supported(kind: str) -> dict[str, tuple[Any, ...]]:
+    """The fields of a model_type that must have one of these values if they are there."""
+    if kind == 'gpt2':
+        return _SUPPORTED_OF_GPT2
+    return _SUPPORTED | _GELU.get(kind, _SILU) | (_SUPPORTED_OF_GEMMA if kind in _GEMMA else {})
+
+
 def _biases(config: Config, kind: str) -> str:
     if kind == 'qwen2':
         return 'qkv'
     has_biases = kind not in ('mistral', 'mixtral') and flag(config, 'attention_bias')
     return 'all' if has_biases else 'none'
-
-
-def _rotations(config: Config, default: float) -> dict[str, Any]:
-    """The fields rotary_base, with this default, and rotary_scaling."""
-    name = 'rope_scaling' if config.get('rope_scaling') else 'rope_parameters'   # as transformers
-    rope = config.get(name) or {}
-    if not isinstance(rope, dict):
-        refuse(name, rope, 'an object or null is')
-    kind = rope.get('rope_type', rope.get('type', 'default'))
-    known = {'rope_type', 'type', 'rope_theta', 'partial_rotary_factor', *_SCALING.values()}
-    if kind not in ('default', 'llama3') or rope.get('partial_rotary_factor', 1) not in (1, None):
-        refuse(name, dict(rope), "rope_type 'default' and 'llama3', of all channels, are")
-    if unknown := sorted(set(rope) - known):
-        refuse(f'{name}.{unknown[0]}', rope[unknown[0]], f'{", ".join(sorted(known))} are')
-
-    scaling = RotaryScaling()
-    if kind == 'llama3':
-        for theirs in _SCALING.values():
-            if theirs not in rope:
-                raise ValueError(f'config.json has {name} of the kind llama3 without {theirs}; '
-                                 'add it, as the model was trained.')
-        numbers = {ours: real(rope, theirs) for ours, theirs in _SCALING.items()}
-        scaling.set(**{**numbers, 'length': round(numbers['length'])})
-    base = real(rope if 'rope_theta' in rope else config, 'rope_theta', default)
-    return {'rotary_base': base, 'rotary_scaling': scaling}

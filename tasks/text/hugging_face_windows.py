@@ -5,6 +5,8 @@
     qwen3_moe       the same, if use_sliding_window is true
     qwen2, qwen3    sliding_window of the layers from max_window_layers on, or of those that
                     layer_types names, if use_sliding_window is true
+    gemma3_text     sliding_window of those that layer_types names, or of all but each sixth one;
+                    another number may be sliding_window_pattern
 """
 from __future__ import annotations
 
@@ -29,10 +31,17 @@ def windows_of(config: Config, kind: str) -> dict[str, Any]:
     elif kind == 'llama' and config.get('sliding_window') is not None:
         refuse('sliding_window', config['sliding_window'], 'null is, as llama has none')
 
+    elif kind == 'gemma3_text':
+        window = number({'sliding_window': 4096, **config}, 'sliding_window')
+
     types = ['sliding_attention' if window and i >= first else 'full_attention'
              for i in range(num_layers)]
+    if kind == 'gemma3_text':
+        period = number({'sliding_window_pattern': 6, **config}, 'sliding_window_pattern')
+        types[period - 1::period] = ['full_attention'] * (num_layers // period)
     if given := config.get('layer_types'):
-        _check_types(given, num_layers, [] if kind in ('qwen2', 'qwen3') else types, window)
+        _check_types(given, num_layers, [] if kind in ('qwen2', 'qwen3', 'gemma3_text') else types,
+                     window)
         types = given
     full_layers = tuple(i for i, one in enumerate(types) if one == 'full_attention')
     has_window = len(full_layers) < num_layers
@@ -70,6 +79,10 @@ def _check_types(types: object, num_layers: int, meant: list[str], window: int) 
 def config_of_windows(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """What a config.json of this model_type says of the window, if there is one."""
     window, full_layers = fields['window'], fields['full_layers']
+    types = ['full_attention' if i in full_layers or not window else 'sliding_attention'
+             for i in range(fields['num_layers'])]
+    if kind == 'gemma3_text':
+        return {'sliding_window': window or 4096, 'layer_types': types}
     if not window:
         return {}
     if kind == 'mistral' and (full_layers or fields['biases'] != 'none'):
@@ -84,5 +97,4 @@ def config_of_windows(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {'use_sliding_window': True,
             'sliding_window': window,
             'max_window_layers': len(full_layers),   # heeded before transformers 4.53
-            'layer_types': ['full_attention' if i in full_layers else 'sliding_attention'
-                            for i in range(fields['num_layers'])]}
+            'layer_types': types}

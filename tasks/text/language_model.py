@@ -41,6 +41,7 @@ from lingpipe.tasks.text.bytes_per_token import BytesPerToken
 from lingpipe.tasks.text.hugging_face_config import FIELDS, config_of
 from lingpipe.tasks.text.hugging_face_experts import NO_EXPERTS
 from lingpipe.tasks.text.hugging_face_values import Config, check_counterparts
+from lingpipe.wording.values import show
 
 
 class LanguageModel(Sequential):
@@ -66,16 +67,23 @@ class LanguageModel(Sequential):
         head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.', least=0)
         rotary_base: float = field(10_000., 'See GroupedQueryAttention.', least=1)
         rotary_scaling: RotaryScaling = field(RotaryScaling(), 'Slower rotations for longer texts.')
+        window_rotary_base: float = field(0., 'Base of the layers with the window, which then have '
+                                              'no rotary_scaling; 0: as the others.', least=0)
+        score_dim: int = field(0, 'See GroupedQueryAttention.', least=0)
         biases: Literal['none', 'qkv', 'all'] = field('none', 'See GroupedQueryAttention.')
         window: int = field(0, 'Tokens that a token sees at most, itself among them; 0: all '
                                'before it.', least=0)
         full_layers: tuple[int, ...] = field((), 'Layers that the window leaves out, counted from '
                                                  '0.', least=0)
+        norms: Literal['before', 'after', 'both'] = field('before', 'See PreNorm.')
+        is_zero_centered: bool = field(False, 'Whether what normalises is scaled by 1 plus the '
+                                              'weight; see RMSNorm.')
         normalises_heads: bool = field(False, 'See GroupedQueryAttention.')
         normalises_projections: bool = field(False, 'See GroupedQueryAttention.')
         epsilon: float = field(1e-5, 'Added to the mean of squares or the variance by all that '
                                      'normalises.', least=0)
         block_size: int = field(256, 'Tokens of a block of the attention.', least=1)
+        gate: Literal['silu', 'gelu_tanh'] = field('silu', 'See SwiGLU.')
         num_experts: int = field(0, 'Experts of a feed-forward part; 0: it is not a mixture.',
                                  least=0)
         num_chosen: int = field(2, 'Experts that a token is sent to.', least=1)
@@ -103,12 +111,16 @@ class LanguageModel(Sequential):
                 raise ValueError(f'num_positions={self.num_positions} with family={self.family!r}, '
                                  'but gpt2 learns 1 or more positions, and llama none; set both '
                                  'or neither.')
-            of_llama = {'num_experts': 0, 'rotary_base': 10_000., 'rotary_scaling.factor': 1.}
-            foreign = [f'{name}={self[name]:g}' for name, default in of_llama.items()
-                       if self[name] != default]
+            of_llama = {'num_experts': 0, 'rotary_base': 10_000., 'rotary_scaling.factor': 1.,
+                        'gate': 'silu', 'is_zero_centered': False}
+            foreign = [f'{name}={show(value) if isinstance(value, str) else f"{value:g}"}'
+                       for name, default in of_llama.items() if (value := self[name]) != default]
             if self.family == 'gpt2' and foreign:
                 raise ValueError(f'{", ".join(foreign)} with family=\'gpt2\', but only llama has '
-                                 'experts and rotary positions; leave it out.')
+                                 'experts, rotary positions, gates and RMSNorm; leave it out.')
+            if self.num_experts and self.gate != 'silu':
+                raise ValueError(f'gate={self.gate!r} with num_experts={self.num_experts}, but '
+                                 'experts have silu; leave one of them out.')
             # Of one network, one spelling, since networks are compared by their fields.
             named = [i for i in range(self.num_layers) if i in self.full_layers]
             if list(self.full_layers) != named or named and (
@@ -117,6 +129,10 @@ class LanguageModel(Sequential):
                                  'they name some, not all, of the layers 0 to '
                                  f'{self.num_layers - 1} of a network with a window, in this '
                                  'order; correct them, or leave them out.')
+            if self.window_rotary_base and not self.window:
+                raise ValueError(f'window_rotary_base={self.window_rotary_base:g} without a '
+                                 'window, but it is the base of layers that have one; set window, '
+                                 'or leave it out.')
 
     params: Params
 
@@ -143,7 +159,8 @@ class LanguageModel(Sequential):
                 **({'normalises_gates': p.normalises_gates and p.num_chosen > 1} if p.num_experts
                    else NO_EXPERTS),
                 'num_groups': p.num_groups or p.num_heads,
-                'head_dim': p.head_dim or p.model_dim // p.num_heads}
+                'head_dim': (head_dim := p.head_dim or p.model_dim // p.num_heads),
+                'score_dim': p.score_dim or head_dim}
 
     def hugging_face_config(self, source: Config, dtype: str = 'float32') -> dict[str, Any]:
         """Returns a config.json of Hugging Face that describes the network.
@@ -172,20 +189,26 @@ def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:
         for name, body in zip(('attention', 'ffn'), bodies, strict=True):
             layers.append(lib.PreNorm.Params(
                 name=f'{name}_{i}', dim=p.model_dim, body=_adapted(body, p.adapters),
-                norm='layer' if is_gpt2 else 'rms', epsilon=p.epsilon))
-    norm = lib.LayerNorm if is_gpt2 else lib.RMSNorm
-    layers.append(norm.Params(name='norm', dim=p.model_dim, epsilon=p.epsilon))
+                norm='layer' if is_gpt2 else 'rms', norms=p.norms, epsilon=p.epsilon,
+                is_zero_centered=p.is_zero_centered))
+    layers.append(
+        lib.LayerNorm.Params(name='norm', dim=p.model_dim, epsilon=p.epsilon) if is_gpt2 else
+        lib.RMSNorm.Params(name='norm', dim=p.model_dim, epsilon=p.epsilon,
+                           is_zero_centered=p.is_zero_centered))
     layers += _output(p, [f'{path}/{table.name}/w' for table in tables])
     return layers
 
 
 def _bodies(p: LanguageModel.Params, window: int) -> tuple[Layer.Params, Layer.Params]:
     """Attention and feed-forward part of a layer, without adapters."""
+    has_own_base = window > 0 and p.window_rotary_base > 0
     attention = lib.GroupedQueryAttention.Params(
         input_dim=p.model_dim, num_heads=p.num_heads, num_groups=p.num_groups,
-        head_dim=p.head_dim, is_rotary=p.family != 'gpt2', rotary_base=p.rotary_base,
-        rotary_scaling=p.rotary_scaling, biases=p.biases, normalises_heads=p.normalises_heads,
-        normalises_projections=p.normalises_projections, window=window, epsilon=p.epsilon,
+        head_dim=p.head_dim, score_dim=p.score_dim, is_rotary=p.family != 'gpt2',
+        rotary_base=p.window_rotary_base if has_own_base else p.rotary_base,
+        rotary_scaling=RotaryScaling() if has_own_base else p.rotary_scaling, biases=p.biases,
+        normalises_heads=p.normalises_heads, normalises_projections=p.normalises_projections,
+        is_zero_centered=p.is_zero_centered, window=window, epsilon=p.epsilon,
         block_size=p.block_size)
     return attention, _feed_forward(p)
 
@@ -195,7 +218,7 @@ def _feed_forward(p: LanguageModel.Params) -> Layer.Params:
         return lib.FeedForward.Params(input_dim=p.model_dim, hidden_dim=p.hidden_dim,
                                       activation='gelu_tanh')
     if not p.num_experts:
-        return lib.SwiGLU.Params(input_dim=p.model_dim, hidden_dim=p.hidden_dim)
+        return lib.SwiGLU.Params(input_dim=p.model_dim, hidden_dim=p.hidden_dim, gate=p.gate)
     return lib.MixtureOfExperts.Params(
         input_dim=p.model_dim, hidden_dim=p.hidden_dim, num_experts=p.num_experts,
         num_chosen=p.num_chosen, capacity_factor=p.capacity_factor,

@@ -45,7 +45,23 @@ KINDS: dict[str, dict[str, Any]] = {
                   'use_sliding_window': True, 'sliding_window': 4},
     'olmoe': {'model_type': 'olmoe', 'num_hidden_layers': 1, 'num_experts': 3,
               'num_experts_per_tok': 2, 'norm_topk_prob': True, 'clip_qkv': None},
+    'llama with linear rotations': {'rope_scaling': {'rope_type': 'linear', 'factor': 4.}},
+    'olmo2': {'model_type': 'olmo2', 'attention_bias': True},
+    'gemma': {'model_type': 'gemma', 'head_dim': 4, 'hidden_act': 'gelu_pytorch_tanh',
+              'tie_word_embeddings': True},
+    'gemma3': {'model_type': 'gemma3_text', 'head_dim': 4, 'num_hidden_layers': 3,
+               'hidden_activation': 'gelu_pytorch_tanh', 'tie_word_embeddings': True,
+               'query_pre_attn_scalar': 7, 'sliding_window': 5, 'sliding_window_pattern': 2,
+               'rope_theta': 300., 'rope_local_base_freq': 20.,
+               'rope_scaling': {'rope_type': 'linear', 'factor': 8.}},
+    'gemma3 by transformers 5': {
+        'model_type': 'gemma3_text', 'head_dim': 4, 'attention_bias': True, 'rope_theta': None,
+        'hidden_activation': 'gelu_pytorch_tanh', 'query_pre_attn_scalar': 4, 'sliding_window': 5,
+        'layer_types': ['full_attention', 'sliding_attention'], 'rope_parameters': {
+            'full_attention': {'rope_type': 'default', 'rope_theta': 300.},
+            'sliding_attention': {'rope_type': 'default', 'rope_theta': 20.}}},
 }
+GEMMA = ('gemma', 'gemma3_text')
 
 
 def config(kind: str = 'llama', **fields: Any) -> dict[str, Any]:
@@ -62,8 +78,7 @@ def tensors(described: dict[str, Any], seed: int = 0) -> dict[str, np.ndarray]:
         shapes['lm_head.weight'] = [V, D]
     for i in range(c['num_hidden_layers']):
         layer, attention = f'model.layers.{i}', f'model.layers.{i}.self_attn'
-        shapes |= {f'{layer}.input_layernorm.weight': [D],
-                   f'{layer}.post_attention_layernorm.weight': [D]}
+        shapes |= {f'{layer}.{name}.weight': [D] for name in _norms(c) if name}
         router, parts = _feed_forward_names(c)
         shapes |= {f'{layer}.{router}.weight': [num_experts(c), D]} if router else {}
         shapes |= {f'{layer}.{name}.weight': [D, F] if i == 2 else [F, D]
@@ -73,12 +88,22 @@ def tensors(described: dict[str, Any], seed: int = 0) -> dict[str, np.ndarray]:
             shapes[f'{attention}.{name}_proj.weight'] = shape
             if c['attention_bias'] or c['model_type'] == 'qwen2' and name != 'o':
                 shapes[f'{attention}.{name}_proj.bias'] = shape[:1]
-        if c['model_type'] in ('qwen3', 'qwen3_moe'):
+        if c['model_type'] in ('qwen3', 'qwen3_moe', 'gemma3_text'):
             shapes |= {f'{attention}.{name}_norm.weight': [h] for name in 'qk'}
-        if c['model_type'] == 'olmoe':
+        if c['model_type'] in ('olmoe', 'olmo2'):
             shapes |= {f'{attention}.q_norm.weight': [H * h], f'{attention}.k_norm.weight': [G * h]}
-    return {name: (rng.normal(size=shape) * 0.4 + name.endswith('norm.weight')).astype(np.float32)
+    middle = c['model_type'] not in GEMMA   # of what normalises; Gemma adds 1
+    return {name: (rng.normal(size=shape) * 0.4
+                   + middle * name.endswith('norm.weight')).astype(np.float32)
             for name, shape in shapes.items()}
+
+
+def _norms(c: dict[str, Any]) -> list[str]:
+    """What normalises before and after the attention, and the feed-forward part; '': nothing."""
+    names = {'olmo2': ['', 'post_attention_layernorm', '', 'post_feedforward_layernorm'],
+             'gemma3_text': ['input_layernorm', 'post_attention_layernorm',
+                             'pre_feedforward_layernorm', 'post_feedforward_layernorm']}
+    return names.get(c['model_type'], ['input_layernorm', '', 'post_attention_layernorm', ''])
 
 
 def num_experts(c: dict[str, Any]) -> int:
@@ -147,16 +172,22 @@ def logits(c: dict[str, Any], weights: dict[str, np.ndarray], ids: np.ndarray) -
     w = {name: array.astype(np.float64) for name, array in weights.items()}
     table = w['model.embed_tokens.weight']
     out = w['lm_head.weight'] if 'lm_head.weight' in w else table
-    return np.stack([_of_row(c, w, table[row]) @ out.T for row in ids])
+    scale = D ** 0.5 if c['model_type'] in GEMMA else 1.
+    return np.stack([_of_row(c, w, scale * table[row]) @ out.T for row in ids])
 
 
 def _of_row(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
     """What follows the embedding of one row x [T, D], up to the last normalisation."""
     for i in range(c['num_hidden_layers']):
         own = {name.removeprefix(f'model.layers.{i}.'): array for name, array in w.items()}
-        x = x + _attention(c, own, _norm(c, x, own['input_layernorm.weight']), _window(c, i))
-        h = _norm(c, x, own['post_attention_layernorm.weight'])
-        x = x + np.stack([_feed_forward(c, own, token) for token in h])
+
+        def normed(x: np.ndarray, name: str, own: dict[str, np.ndarray] = own) -> np.ndarray:
+            return _norm(c, x, own[f'{name}.weight']) if name else x
+
+        before, after, before_ffn, after_ffn = _norms(c)
+        x = x + normed(_attention(c, own, normed(x, before), _window(c, i)), after)
+        y = np.stack([_feed_forward(c, own, token) for token in normed(x, before_ffn)])
+        x = x + normed(y, after_ffn)
     return _norm(c, x, w['model.norm.weight'])
 
 
@@ -172,11 +203,14 @@ def _feed_forward(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray) ->
     y = np.zeros(D)
     for share, (gate, up, down) in zip(gates, parts, strict=True):
         h = w[f'{gate}.weight'] @ x
-        y += share * (w[f'{down}.weight'] @ (h / (1 + np.exp(-h)) * (w[f'{up}.weight'] @ x)))
+        gelu = h / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h ** 3)))
+        opened = gelu if c['model_type'] in GEMMA else h / (1 + np.exp(-h))
+        y += share * (w[f'{down}.weight'] @ (opened * (w[f'{up}.weight'] @ x)))
     return y
 
 
 def _norm(c: dict[str, Any], x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    scale = 1 + scale if c['model_type'] in GEMMA else scale
     return x / np.sqrt((x ** 2).mean(-1, keepdims=True) + c['rms_norm_eps']) * scale
 
 
@@ -187,6 +221,8 @@ def _window(c: dict[str, Any], i: int) -> int:
         is_full |= i < c['max_window_layers']
     if 'layer_types' in c:
         is_full |= c['layer_types'][i] == 'full_attention'
+    elif 'sliding_window_pattern' in c:
+        is_full |= (i + 1) % c['sliding_window_pattern'] == 0
     return 10_000 if is_full else int(c['sliding_window'])
 
 
@@ -201,24 +237,30 @@ def _attention(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray,
         return _norm(c, vectors, scale) if vectors.shape[-1:] == scale.shape else vectors
 
     h, num_positions = c.get('head_dim') or D // H, len(x)
-    turns = np.exp(1j * np.outer(np.arange(num_positions), _speeds(c, h)))
+    turns = np.exp(1j * np.outer(np.arange(num_positions), _speeds(c, h, window)))
     q, k, v = (normed(name, projected(name, x)).reshape([num_positions, -1, h]) for name in 'qkv')
     heads = []
     for head in range(H):
         group = head // (H // G)
         own_q, own_k = normed('q', q[:, head]), normed('k', k[:, group])
         own_q, own_k = ((one[:, :h // 2] + 1j * one[:, h // 2:]) * turns for one in (own_q, own_k))
-        scores = (own_q @ own_k.conj().T).real / np.sqrt(h)
+        scores = (own_q @ own_k.conj().T).real / np.sqrt(c.get('query_pre_attn_scalar', h))
         shares = np.triu(np.tril(np.exp(scores)), 1 - window)
         heads.append(shares / shares.sum(-1, keepdims=True) @ v[:, group])
     return projected('o', np.concatenate(heads, -1))
 
 
-def _speeds(c: dict[str, Any], h: int) -> np.ndarray:
+def _speeds(c: dict[str, Any], h: int, window: int) -> np.ndarray:
     """The radians that each pair of channels turns in one position."""
     rope = c.get('rope_parameters') or c.get('rope_scaling') or {}
+    if window < 10_000 and 'rope_local_base_freq' in c:
+        rope = {'rope_theta': c['rope_local_base_freq']}
+    if 'full_attention' in rope:
+        rope = rope['full_attention' if window == 10_000 else 'sliding_attention']
     speeds = rope.get('rope_theta', c.get('rope_theta')) ** (-np.arange(0, h, 2) / h)
-    if 'factor' in rope:
+    if rope.get('rope_type') == 'linear':
+        speeds = speeds / rope['factor']
+    elif 'factor' in rope:
         turns = rope['original_max_position_embeddings'] * speeds / (2 * np.pi)
         low, high = rope['low_freq_factor'], rope['high_freq_factor']
         smooth = (turns - low) / (high - low)

@@ -11,7 +11,7 @@ def test_every_tensor_has_a_path_and_every_path_its_tensor() -> None:
     for kind in tiny_llama.KINDS:
         config = tiny_llama.config(kind)
         for name in tiny_llama.tensors(config):
-            place = hugging_face_names.weight_of(name)
+            place = hugging_face_names.weight_of(name, config['model_type'])
             assert place is not None
             found = hugging_face_names.tensor_of(place.name, config['model_type'])
             assert found is not None
@@ -22,6 +22,9 @@ def test_every_tensor_has_a_path_and_every_path_its_tensor() -> None:
     assert hugging_face_names.expert_of('model.layers.3.mlp.experts.12.up_proj.weight') == 12
     assert hugging_face_names.weight_of('model.layers.11.self_attn.q_proj.weight') == (
         'attention_11/body/wq', True)
+    after = 'model.layers.1.post_attention_layernorm.weight'   # what another layer begins with
+    paths = [hugging_face_names.weight_of(after, kind) for kind in ('llama', 'olmo2')]
+    assert paths == [('ffn_1/norm/scale', False), ('attention_1/norm_after/scale', False)]
     assert hugging_face_names.weight_of('model.layers.x.self_attn.q_proj.weight') is None
     assert hugging_face_names.weight_of('model.norm.weight.scale') is None
     assert hugging_face_names.weight_of('model.layers.01.self_attn.q_proj.weight') is None

@@ -61,6 +61,7 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'Activation softmax': (layers.Activation.Params(activation='softmax'), SEQUENCE),
     'LayerNorm': (layers.LayerNorm.Params(dim=8), SEQUENCE),
     'RMSNorm': (layers.RMSNorm.Params(dim=8), SEQUENCE),
+    'RMSNorm, zero-centered': (layers.RMSNorm.Params(dim=8, is_zero_centered=True), SEQUENCE),
     'BatchNorm': (layers.BatchNorm.Params(dim=4), IMAGE),
     'BatchNorm of rows': (layers.BatchNorm.Params(dim=8), {'x': ((9, 8), 'float')}),
     'MultiHeadAttention': (layers.MultiHeadAttention.Params(**ATTENTION), SEQUENCE),
@@ -89,6 +90,11 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'GroupedQueryAttention with all biases and normalised heads': (
         layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, num_groups=1, biases='all',
                                             normalises_heads=True), SEQUENCE),
+    'GroupedQueryAttention with zero-centered, normalised heads and linear rotations': (
+        layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, num_groups=1, score_dim=3,
+                                            rotary_scaling=RotaryScaling(factor=8., is_linear=True),
+                                            normalises_heads=True, is_zero_centered=True),
+        SEQUENCE),
     'GroupedQueryAttention without rotations': (
         layers.GroupedQueryAttention.Params(input_dim=9, num_heads=3, biases='all',
                                             is_rotary=False),
@@ -106,6 +112,8 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
         layers.FeedForward.Params(input_dim=8, hidden_dim=16, shard=1, num_shards=3),
         SEQUENCE | PARTIAL),
     'SwiGLU': (layers.SwiGLU.Params(input_dim=8, hidden_dim=6), SEQUENCE),
+    'SwiGLU with GELU': (
+        layers.SwiGLU.Params(input_dim=8, hidden_dim=6, gate='gelu_tanh'), SEQUENCE),
     'SwiGLU with adapters': (
         layers.SwiGLU.Params(input_dim=8, hidden_dim=6, adapters=Adapters(rank=3)), SEQUENCE),
     'SwiGLU shard': (layers.SwiGLU.Params(input_dim=8, hidden_dim=7, shard=1, num_shards=2),
@@ -125,6 +133,13 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
         layers.PreNorm.Params(dim=8, body=layers.GroupedQueryAttention.Params(input_dim=8,
                                                                               num_heads=2)),
         SEQUENCE | {'documents': ((2, 5), 2)}),
+    'PreNorm that normalises what its body gives': (
+        layers.PreNorm.Params(dim=8, norms='after', body=layers.SwiGLU.Params(
+            input_dim=8, hidden_dim=6)), SEQUENCE),
+    'PreNorm that normalises both': (
+        layers.PreNorm.Params(dim=8, norms='both', is_zero_centered=True,
+                              body=layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2)),
+        SEQUENCE),
     'PreNorm of LayerNorm': (
         layers.PreNorm.Params(dim=8, norm='layer', body=layers.FeedForward.Params(
             input_dim=8, hidden_dim=6, activation='gelu_tanh')), SEQUENCE),

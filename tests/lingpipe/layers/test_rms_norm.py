@@ -27,3 +27,15 @@ def test_it_and_its_gradients_are_those_of_the_formula_in_float64() -> None:
                                atol=1e-5)
     for name, gradient in tape.gradient(expected, exact, output_gradients=tf.constant(dy)).items():
         np.testing.assert_allclose(found[name], gradient, atol=1e-4, err_msg=name)
+
+
+def test_a_zero_centered_scale_is_1_plus_the_weight_which_begins_at_0() -> None:
+    rng = np.random.default_rng(0)
+    x, weight = rng.normal(size=[3, 16]), rng.normal(size=[16])
+    layer = RMSNorm.Params(dim=16, epsilon=1e-2, is_zero_centered=True).instantiate()
+    ctx, x_32 = Context(), tf.constant(x, tf.float32)
+    plain = x / np.sqrt((x ** 2).mean(-1, keepdims=True) + 1e-2)
+    y = layer.fprop(layer.theta({'rmsnorm/scale': tf.constant(weight, tf.float32)}), ctx, x_32)
+    np.testing.assert_allclose(y, plain * (1 + weight), atol=1e-5)
+    first, = (one.initial_value(0) for one in layer.weights())
+    np.testing.assert_array_equal(first, np.zeros([16]))

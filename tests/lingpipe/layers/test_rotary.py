@@ -35,6 +35,11 @@ def test_slow_channels_turn_more_slowly_fast_ones_as_before_and_those_between_ar
     assert periods == pytest.approx([10., 19., 30. / (0.5 / 8 + 0.5), 488., 8000.], rel=1e-4)
 
 
+def test_all_channels_turn_more_slowly_with_a_linear_scaling() -> None:
+    scaling = RotaryScaling(factor=8., is_linear=True)
+    assert [scaling.scaled(period) for period in (1., 30., 1000.)] == [8., 240., 8000.]
+
+
 def test_a_scaling_without_a_range_between_is_refused() -> None:
     with pytest.raises(ValueError, match=r'low=4\.0 is not below high=4\.0'):
         RotaryScaling(low=4.).validate()

@@ -149,7 +149,8 @@ def test_gpt2_trains_to_the_same_bit_in_one_cell_and_in_three(tmp_path: pathlib.
         assert not np.array_equal(array, weights[name]), name
 
 
-@pytest.mark.parametrize('kind', ['llama tied, with biases', 'qwen2 with a window'])
+@pytest.mark.parametrize('kind', ['llama tied, with biases', 'qwen2 with a window', 'gemma3',
+                                  'olmo2'])
 def test_it_trains_to_the_same_bit_in_one_cell_and_in_three(
         kind: str, tmp_path: pathlib.Path) -> None:
     config = tiny_llama.config(kind)
@@ -167,7 +168,7 @@ def test_it_trains_to_the_same_bit_in_one_cell_and_in_three(
 
 
 @pytest.mark.parametrize('prefill', [0, 3])
-@pytest.mark.parametrize('kind', ['mistral with a window', 'qwen2 with a window'])
+@pytest.mark.parametrize('kind', ['mistral with a window', 'qwen2 with a window', 'gemma3'])
 def test_a_text_longer_than_the_window_goes_on_with_the_ids_that_numpy_writes(
         kind: str, prefill: int, tmp_path: pathlib.Path) -> None:
     config = tiny_llama.config(kind)

@@ -26,10 +26,35 @@ def test_the_fields_are_those_of_the_config() -> None:
     assert fields_of(config('llama 3.1')) == {
         'family': 'llama', 'num_positions': 0,
         'vocab_size': 19, 'num_layers': 2, 'model_dim': 8, 'hidden_dim': 12, 'num_heads': 4,
-        'num_groups': 2, 'head_dim': 6, 'rotary_base': 300.,
+        'num_groups': 2, 'head_dim': 6, 'score_dim': 6, 'rotary_base': 300.,
         'rotary_scaling': RotaryScaling(factor=4., low=1., high=4., length=20), 'biases': 'none',
+        'window_rotary_base': 0., 'norms': 'before', 'is_zero_centered': False, 'gate': 'silu',
         'normalises_heads': False, 'normalises_projections': False, 'epsilon': 1e-3,
         'is_tied': False, 'is_scaled': False, 'window': 0, 'full_layers': (), **NO_EXPERTS}
+
+
+def test_the_fields_of_gemma_3_are_those_of_its_config() -> None:
+    source = config('gemma3')
+    known = fields_of(source)
+    expected = {
+        'head_dim': 4, 'score_dim': 7, 'rotary_base': 300., 'window_rotary_base': 20.,
+        'rotary_scaling': RotaryScaling(factor=8., is_linear=True), 'norms': 'both',
+        'is_zero_centered': True, 'normalises_heads': True, 'gate': 'gelu_tanh', 'is_tied': True,
+        'is_scaled': True, 'window': 5, 'full_layers': (1,)}
+    assert {name: known[name] for name in expected} == expected
+    # Fields that transformers leaves out, since they have its defaults.
+    for name in ('tie_word_embeddings', 'query_pre_attn_scalar', 'sliding_window',
+                 'sliding_window_pattern', 'rope_theta', 'rope_scaling', 'rope_local_base_freq'):
+        del source[name]
+    known = fields_of({**source, 'num_hidden_layers': 7})
+    expected = {'score_dim': 256, 'rotary_base': 1e6, 'window_rotary_base': 10_000.,
+                'rotary_scaling': RotaryScaling(), 'is_tied': True, 'window': 4096,
+                'full_layers': (5,)}
+    assert {name: known[name] for name in expected} == expected
+    assert known == fields_of({**source, 'num_hidden_layers': 7, 'rope_parameters': {
+        'full_attention': None, 'sliding_attention': {'rope_type': 'default'}}})
+    without_window = fields_of({**source, 'layer_types': ['full_attention'] * 3})
+    assert (without_window['window'], without_window['window_rotary_base']) == (0, 0.)
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -42,8 +67,10 @@ def test_a_config_written_without_its_source_means_the_same(kind: str) -> None:
 def test_the_fields_of_gpt2_are_those_of_its_config() -> None:
     expected = {
         'family': 'gpt2', 'num_positions': 24, 'vocab_size': 19, 'num_layers': 2, 'model_dim': 8,
-        'hidden_dim': 32, 'num_heads': 2, 'num_groups': 2, 'head_dim': 4, 'rotary_base': 10_000.,
-        'rotary_scaling': RotaryScaling(), 'biases': 'all', 'normalises_heads': False,
+        'hidden_dim': 32, 'num_heads': 2, 'num_groups': 2, 'head_dim': 4, 'score_dim': 4,
+        'rotary_base': 10_000., 'rotary_scaling': RotaryScaling(), 'window_rotary_base': 0.,
+        'biases': 'all', 'norms': 'before', 'is_zero_centered': False, 'gate': 'silu',
+        'normalises_heads': False,
         'normalises_projections': False, 'epsilon': 1e-3, 'is_tied': True, 'is_scaled': False,
         'window': 0, 'full_layers': (), **NO_EXPERTS}
     source = tiny_gpt2.config()
@@ -108,7 +135,17 @@ def test_dropout_of_gpt2_is_told_and_stays_in_its_config() -> None:
     ({'layer_types': 'full'}, "layer_types='full', which is not supported, while a list is"),
     ({'layer_types': ['full_attention', 'sliding_attention']},
      "layer_types='sliding_attention', which is not supported, while 'full_attention' for each"),
-    ({'rope_scaling': {'type': 'linear', 'factor': 2.}}, "rope_scaling={'type': 'linear', 'fac"),
+    ({'rope_scaling': {'type': 'dynamic', 'factor': 2.}}, "rope_scaling={'type': 'dynamic', 'f"),
+    ({'rope_scaling': {'type': 'linear'}}, 'rope_scaling of the kind linear without factor'),
+    ({**KINDS['gemma'], 'hidden_act': 'silu'}, "hidden_act='silu', which is not supported, while"),
+    ({**KINDS['gemma3'], 'final_logit_softcapping': 30.}, 'final_logit_softcapping=30.0, which is'),
+    ({**KINDS['gemma3'], 'rope_local_base_freq': 0}, 'rope_local_base_freq=0.0, which is not supp'),
+    ({**KINDS['gemma3'], 'use_bidirectional_attention': True}, 'use_bidirectional_attention=True'),
+    ({**KINDS['gemma3'], 'rope_scaling': None, 'rope_parameters': {'rope_theta': 9.}},
+     'rope_parameters.rope_theta=9.0, which is not supported, while full_attention and sliding'),
+    ({**KINDS['gemma3'], 'rope_scaling': None, 'rope_parameters': {
+        'sliding_attention': {'rope_type': 'linear', 'factor': 2.}}},
+     "rope_parameters.sliding_attention={'rope_type': 'linear', 'factor': 2.0}, which is not"),
     ({'rope_parameters': {'rope_type': 'yarn'}}, "rope_parameters={'rope_type': 'yarn'}, which is"),
     ({'rope_parameters': {'rope_theta': 5., 'partial_rotary_factor': 0.5}}, 'rope_parameters={'),
     ({'rope_scaling': {**LLAMA3, 'attention_factor': 2}}, 'rope_scaling.attention_factor=2, which'),
@@ -135,6 +172,10 @@ def test_what_is_not_supported_is_refused_by_name_and_value(
     ({'model_type': 'mistral', 'sliding_window': None, 'num_key_value_heads': None},
      {'num_groups': 4}),
     ({'hidden_act': 'swish'}, {}),
+    ({**KINDS['gemma'], 'hidden_act': 'gelu', 'hidden_activation': None}, {'gate': 'gelu_tanh'}),
+    ({'rope_scaling': {'type': 'linear', 'factor': 1.}}, {'rotary_scaling': RotaryScaling()}),
+    ({'rope_scaling': {'type': 'linear', 'factor': 2.}},
+     {'rotary_scaling': RotaryScaling(factor=2., is_linear=True)}),
     ({'tie_word_embeddings': None, 'attention_bias': None}, {'is_tied': False, 'biases': 'none'}),
     ({'rope_scaling': {**LLAMA3, 'factor': 8, 'original_max_position_embeddings': 20.}},
      {'rotary_scaling': RotaryScaling(factor=8., length=20)}),
@@ -175,6 +216,11 @@ def test_a_network_made_here_gets_a_config_of_the_model_that_has_its_parts() -> 
     written = model(normalises_heads=True, epsilon=1e-6).hugging_face_config({})
     assert written['model_type'] == 'qwen3'
     assert written['head_dim'] == 2
+    gemma = {'is_zero_centered': True, 'is_scaled': True, 'gate': 'gelu_tanh'}
+    kinds = {kind: model(**fields).hugging_face_config({})['model_type'] for kind, fields in {
+        'gemma': gemma, 'olmo2': {'norms': 'after', 'normalises_projections': True},
+        'gemma3_text': {**gemma, 'norms': 'both', 'normalises_heads': True}}.items()}
+    assert kinds == {kind: kind for kind in kinds}
     experts = {'num_experts': 3, 'capacity_factor': 0.}
     kinds = {kind: model(**experts, **fields).hugging_face_config({})['model_type']
              for kind, fields in {'mixtral': {}, 'qwen3_moe': {'normalises_heads': True},
@@ -206,6 +252,11 @@ def test_without_a_source_no_id_ends_a_text() -> None:
     ({'normalises_projections': True}, r'the Llama of .* has no .*normalises_projections=True'),
     ({'normalises_projections': True, 'normalises_heads': True},
      'are both True, but queries and keys are normalised once; choose one'),
+    ({'norms': 'both'}, r"the Llama of .* has no task\.model\.norms='both' \('before' there\)"),
+    ({'is_zero_centered': True, 'gate': 'gelu_tanh'}, r'the Gemma of .* has no .*is_scaled=False'),
+    ({'norms': 'both', 'is_zero_centered': True, 'gate': 'gelu_tanh', 'is_scaled': True,
+      'normalises_heads': True, 'window': 3},
+     r'the Gemma3 of .* has no .*window_rotary_base=0\.0 \(10000\.0 there\)'),
     ({'vocabulary_shards': 2}, r'task\.model\.vocabulary_shards=2 has no counterpart'),
     ({'normalises_heads': True, 'biases': 'qkv'}, "normalises_heads=True with biases='qkv'"),
     ({'normalises_heads': True, 'epsilon': 1e-5, 'is_scaled': True}, 'is_scaled=True'),

@@ -27,6 +27,9 @@ QWEN: dict[str, Any] = {'num_hidden_layers': 4, 'use_sliding_window': True, 'sli
      9, (1, 3)),
     ('qwen3', {**QWEN, 'layer_types': [FULL] * 4}, 0, ()),
     ('llama', {'sliding_window': None, 'layer_types': [FULL, FULL]}, 0, ()),
+    ('gemma3', {'layer_types': [FULL, SLIDING, SLIDING]}, 5, (0,)),
+    ('gemma3', {'sliding_window_pattern': 3}, 5, (2,)),
+    ('gemma3', {'sliding_window_pattern': 1}, 0, ()),
 ])
 def test_a_window_is_that_of_the_layers_that_have_it(
         kind: str, given: dict[str, Any], window: int, full_layers: tuple[int, ...]) -> None:
@@ -55,6 +58,7 @@ def test_without_a_field_the_window_is_that_of_transformers() -> None:
     ('qwen2', {**QWEN, 'use_sliding_window': False, 'layer_types': [SLIDING] * 4},
      "layer_types='sliding_attention', which is not supported, while 'full_attention' for each "
      'layer of a model with sliding_window=None is'),
+    ('gemma3', {'sliding_window': None}, 'sliding_window=None, but it must be a whole number abo'),
 ])
 def test_windows_that_are_not_supported_are_refused(
         kind: str, given: dict[str, Any], words: str) -> None:
@@ -77,6 +81,10 @@ def model(**fields: Any) -> LanguageModel:
     ({'normalises_heads': True, 'full_layers': (1,)},
      {'model_type': 'qwen3', 'use_sliding_window': True, 'sliding_window': 5,
       'max_window_layers': 1, 'layer_types': [SLIDING, FULL, SLIDING]}),
+    ({'normalises_heads': True, 'full_layers': (1,), 'norms': 'both', 'is_zero_centered': True,
+      'gate': 'gelu_tanh', 'is_scaled': True, 'window_rotary_base': 30., 'score_dim': 3},
+     {'model_type': 'gemma3_text', 'sliding_window': 5, 'rope_local_base_freq': 30.,
+      'layer_types': [SLIDING, FULL, SLIDING], 'query_pre_attn_scalar': 3}),
 ])
 def test_a_network_made_here_gets_a_config_with_its_window(
         fields: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -1,0 +1,88 @@
+"""Rotations: what config.json says of rotary positions, as fields of a LanguageModel, and back.
+
+    rope_theta, rope_scaling    of all layers
+    rope_parameters             both, as transformers writes them since version 5
+
+Gemma 3 has other rotations in layers with a window: `rope_local_base_freq`, or `sliding_attention`
+beside `full_attention` in `rope_parameters`.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lingpipe.layers.rotary import RotaryScaling
+from lingpipe.tasks.text.hugging_face_values import Config, real, refuse
+
+_BASES = {'mixtral': 1e6, 'gemma3_text': 1e6}   # defaults of transformers, if not 10,000
+
+# RotaryScaling's fields -> those of Hugging Face, for rope_type=llama3.
+_SCALING = {'factor': 'factor', 'low': 'low_freq_factor', 'high': 'high_freq_factor',
+            'length': 'original_max_position_embeddings'}
+
+
+def rotations_of(config: Config, kind: str, has_window: bool) -> dict[str, Any]:
+    """The fields rotary_base, rotary_scaling and window_rotary_base of a model_type.
+
+    The last one is 0 unless some layer has a window.
+    """
+    name = 'rope_scaling' if config.get('rope_scaling') else 'rope_parameters'   # as transformers
+    rope = config.get(name) or {}
+    if not isinstance(rope, dict):
+        refuse(name, rope, 'an object or null is')
+    base, of_window = real(config, 'rope_theta', _BASES.get(kind, 10_000.)), 0.
+    if kind == 'gemma3_text':
+        of_window = real(config, 'rope_local_base_freq', 10_000.)
+        if name == 'rope_parameters':
+            if others := sorted(set(rope) - {'full_attention', 'sliding_attention'}):
+                refuse(f'{name}.{others[0]}', rope[others[0]],
+                       'full_attention and sliding_attention are')
+            of_window, scaling = _turns(
+                f'{name}.sliding_attention', rope.get('sliding_attention') or {}, of_window)
+            if scaling.factor != 1:
+                refuse(f'{name}.sliding_attention', rope['sliding_attention'],
+                       "rope_type 'default' is")
+            name, rope = f'{name}.full_attention', rope.get('full_attention') or {}
+        if of_window < 1:   # 0 has another meaning here.
+            refuse('rope_local_base_freq', of_window, 'a number from 1 on is')
+    base, scaling = _turns(name, rope, base)
+    return {'rotary_base': base, 'rotary_scaling': scaling,
+            'window_rotary_base': of_window if has_window else 0.}
+
+
+def _turns(name: str, rope: Mapping[str, Any], base: float) -> tuple[float, RotaryScaling]:
+    """The base, if it is not this one, and the scaling that an object of this name says."""
+    kind = rope.get('rope_type', rope.get('type', 'default'))
+    known = {'rope_type', 'type', 'rope_theta', 'partial_rotary_factor', *_SCALING.values()}
+    if (kind not in ('default', 'linear', 'llama3')
+            or rope.get('partial_rotary_factor', 1) not in (1, None)):
+        refuse(name, dict(rope), "rope_type 'default', 'linear' and 'llama3', of all channels, are")
+    if unknown := sorted(set(rope) - known):
+        refuse(f'{name}.{unknown[0]}', rope[unknown[0]], f'{", ".join(sorted(known))} are')
+
+    scaling = RotaryScaling()
+    needed = {'default': (), 'linear': ('factor',), 'llama3': tuple(_SCALING)}[kind]
+    for ours in needed:
+        if _SCALING[ours] not in rope:
+            raise ValueError(f'config.json has {name} of the kind {kind} without {_SCALING[ours]}; '
+                             'add it, as the model was trained.')
+        value = real(rope, _SCALING[ours])
+        scaling.set(**{ours: round(value) if ours == 'length' else value})
+    # Without a factor, no channel is slow, and that has one spelling.
+    scaling.is_linear = kind == 'linear' and scaling.factor != 1
+    return real(rope, 'rope_theta', base), scaling
+
+
+def config_of_rotations(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """What a config.json of this model_type says of the rotations."""
+    scaling: RotaryScaling = fields['rotary_scaling']
+    config: dict[str, Any] = {'rope_theta': fields['rotary_base'], 'rope_scaling': None}
+    if kind == 'gemma3_text' and fields['window_rotary_base']:
+        config['rope_local_base_freq'] = fields['window_rotary_base']
+    if scaling.is_linear:
+        config['rope_scaling'] = {'rope_type': 'linear', 'factor': scaling.factor}
+    elif scaling.factor != 1:
+        config['rope_scaling'] = {'rope_type': 'llama3', **{
+            theirs: getattr(scaling, ours) for ours, theirs in _SCALING.items()}}
+        config['max_position_embeddings'] = int(scaling.factor * scaling.length)
+    return config
