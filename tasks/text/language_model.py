@@ -1,7 +1,8 @@
 """LanguageModel: a decoder alone, of the parts of LLaMA or of GPT-2.
 
 LLaMA (Touvron et al., 2023, arXiv:2302.13971) has RMSNorm, rotary positions and SwiGLU. GPT-2
-(Radford et al., 2019) has LayerNorm, learned positions and a feed-forward part with GELU.
+(Radford et al., 2019) has LayerNorm, learned positions and a feed-forward part with GELU. The kin
+of LLaMA, such as Qwen3, OLMo 2 and Gemma 3, differ in fields of the Params.
 
 It is one sequence of layers, which a pipeline may cut anywhere.
 
