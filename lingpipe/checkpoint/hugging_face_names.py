@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 # The models whose tables are tied unless config.json says something else.
-TIED = ('gpt2', 'm2m_100', 'gemma', 'gemma3_text')
+TIED = ('gpt2', 'm2m_100', 'gemma', 'gemma3_text', 'smollm3')
 
 # The tensor -> the path of the weight; {i} is the number of the layer. Those of _KERNELS are
 # transposed.

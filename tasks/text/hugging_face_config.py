@@ -36,15 +36,16 @@ from lingpipe.tasks.text.hugging_face_windows import config_of_windows, windows_
 # The fields of LanguageModel.Params that a config.json determines.
 FIELDS = ('family', 'num_positions', 'vocab_size', 'num_layers', 'model_dim', 'hidden_dim',
           'num_heads', 'num_groups', 'head_dim', 'score_dim', 'rotary_base', 'rotary_scaling',
-          'window_rotary_base', 'biases', 'norms', 'is_zero_centered', 'normalises_heads',
-          'normalises_projections', 'epsilon', 'gate', 'is_tied', 'is_scaled', 'window',
-          'full_layers', *NO_EXPERTS)
+          'window_rotary_base', 'unrotated_layers', 'biases', 'norms', 'is_zero_centered',
+          'normalises_heads', 'normalises_projections', 'epsilon', 'gate', 'is_tied', 'is_scaled',
+          'window', 'full_layers', *NO_EXPERTS)
 
 _CLASSES = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM',
             'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM',
             'mixtral': 'MixtralForCausalLM', 'qwen3_moe': 'Qwen3MoeForCausalLM',
             'olmoe': 'OlmoeForCausalLM', 'olmo2': 'Olmo2ForCausalLM', 'gemma': 'GemmaForCausalLM',
-            'gemma3_text': 'Gemma3ForCausalLM', 'gpt2': 'GPT2LMHeadModel'}
+            'gemma3_text': 'Gemma3ForCausalLM', 'smollm3': 'SmolLM3ForCausalLM',
+            'gpt2': 'GPT2LMHeadModel'}
 _GEMMA = ('gemma', 'gemma3_text')
 _NORMS = {'olmo2': 'after', 'gemma3_text': 'both'}   # before what is normalised, of the others
 
@@ -196,8 +197,9 @@ def _config_of_llama(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
         **{name: values[0] for name, values in _GELU.get(kind, _SILU).items()},
         'rms_norm_eps': fields['epsilon'],
         'tie_word_embeddings': fields['is_tied'],
-        'bos_token_id': None,   # The network knows of none, and the defaults of transformers
-        'eos_token_id': None,   # would end a text at the id 2.
+        # The network knows of none, and the defaults of transformers would end a text at the id 2,
+        # or name one that is not in the table.
+        **dict.fromkeys(['bos_token_id', 'eos_token_id', 'pad_token_id']),
         'torch_dtype': dtype,
         **config_of_rotations(fields, kind),
         **config_of_windows(fields, kind),
@@ -217,7 +219,8 @@ def _kind_of(fields: Mapping[str, Any]) -> str:
                 'olmoe' if fields['normalises_projections'] else 'mixtral')
     if fields['is_zero_centered']:
         return 'gemma3_text' if fields['norms'] == 'both' else 'gemma'
-    return ('olmo2' if fields['norms'] == 'after' else
+    return ('smollm3' if fields['unrotated_layers'] else
+            'olmo2' if fields['norms'] == 'after' else
             'qwen3' if fields['normalises_heads'] else
             'qwen2' if fields['biases'] == 'qkv' else
             'mistral' if fields['window'] else 'llama')
@@ -253,7 +256,8 @@ def _fields_of_gpt2(config: Config) -> dict[str, Any]:
         **NO_EXPERTS,
         'rotary_base': 10_000.,
         'rotary_scaling': RotaryScaling(),
-        'window_rotary_base': 0.}
+        'window_rotary_base': 0.,
+        'unrotated_layers': ()}
 
 
 def _config_of_gpt2(fields: Mapping[str, Any], dtype: str) -> dict[str, Any]:
@@ -282,6 +286,8 @@ def _supported(kind: str) -> dict[str, tuple[Any, ...]]:
     """The fields of a model_type that must have one of these values if they are there."""
     if kind == 'gpt2':
         return _SUPPORTED_OF_GPT2
+    if kind == 'smollm3':
+        return _SUPPORTED | _SILU | {'use_sliding_window': (False, None)}
     return _SUPPORTED | _GELU.get(kind, _SILU) | (_SUPPORTED_OF_GEMMA if kind in _GEMMA else {})
 
 

@@ -4,7 +4,8 @@
     rope_parameters             both, as transformers writes them since version 5
 
 Gemma 3 has other rotations in layers with a window: `rope_local_base_freq`, or `sliding_attention`
-beside `full_attention` in `rope_parameters`.
+beside `full_attention` in `rope_parameters`. SmolLM3 has none in the layers whose number is 0 in
+`no_rope_layers`, and else in each fourth one, or another one by `no_rope_layer_interval`.
 """
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lingpipe.layers.rotary import RotaryScaling
-from lingpipe.tasks.text.hugging_face_values import Config, real, refuse
+from lingpipe.tasks.text.hugging_face_values import Config, number, real, refuse
 
-_BASES = {'mixtral': 1e6, 'gemma3_text': 1e6}   # defaults of transformers, if not 10,000
+# Defaults of transformers, where they are not 10,000.
+_BASES = {'mixtral': 1e6, 'gemma3_text': 1e6, 'smollm3': 2e6}
 
 # RotaryScaling's fields -> those of Hugging Face, for rope_type=llama3.
 _SCALING = {'factor': 'factor', 'low': 'low_freq_factor', 'high': 'high_freq_factor',
@@ -22,9 +24,12 @@ _SCALING = {'factor': 'factor', 'low': 'low_freq_factor', 'high': 'high_freq_fac
 
 
 def rotations_of(config: Config, kind: str, has_window: bool) -> dict[str, Any]:
-    """The fields rotary_base, rotary_scaling and window_rotary_base of a model_type.
+    """The fields rotary_base, rotary_scaling, window_rotary_base and unrotated_layers.
 
-    The last one is 0 unless some layer has a window.
+    Args:
+      config: what config.json holds.
+      kind: its model_type.
+      has_window: whether some layer has a window; without one, window_rotary_base is 0.
     """
     name = 'rope_scaling' if config.get('rope_scaling') else 'rope_parameters'   # as transformers
     rope = config.get(name) or {}
@@ -47,7 +52,20 @@ def rotations_of(config: Config, kind: str, has_window: bool) -> dict[str, Any]:
             refuse('rope_local_base_freq', of_window, 'a number from 1 on is')
     base, scaling = _turns(name, rope, base)
     return {'rotary_base': base, 'rotary_scaling': scaling,
-            'window_rotary_base': of_window if has_window else 0.}
+            'window_rotary_base': of_window if has_window else 0.,
+            'unrotated_layers': _unrotated_layers(config) if kind == 'smollm3' else ()}
+
+
+def _unrotated_layers(config: Config) -> tuple[int, ...]:
+    """The layers of a SmolLM3 that no_rope_layers has a 0 for."""
+    num_layers = number(config, 'num_hidden_layers')
+    rotated = config.get('no_rope_layers')
+    if rotated is None:
+        period = number({'no_rope_layer_interval': 4, **config}, 'no_rope_layer_interval')
+        rotated = [(i + 1) % period for i in range(num_layers)]
+    if not isinstance(rotated, list) or len(rotated) != num_layers:
+        refuse('no_rope_layers', rotated, f'a list of {num_layers} numbers, one for each layer, is')
+    return tuple(i for i, is_rotated in enumerate(rotated) if not is_rotated)
 
 
 def _turns(name: str, rope: Mapping[str, Any], base: float) -> tuple[float, RotaryScaling]:
@@ -79,6 +97,9 @@ def config_of_rotations(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
     config: dict[str, Any] = {'rope_theta': fields['rotary_base'], 'rope_scaling': None}
     if kind == 'gemma3_text' and fields['window_rotary_base']:
         config['rope_local_base_freq'] = fields['window_rotary_base']
+    if kind == 'smollm3':
+        config['no_rope_layers'] = [int(i not in fields['unrotated_layers'])
+                                    for i in range(fields['num_layers'])]
     if scaling.is_linear:
         config['rope_scaling'] = {'rope_type': 'linear', 'factor': scaling.factor}
     elif scaling.factor != 1:

@@ -70,6 +70,8 @@ class LanguageModel(Sequential):
         rotary_scaling: RotaryScaling = field(RotaryScaling(), 'Slower rotations for longer texts.')
         window_rotary_base: float = field(0., 'Base of the layers with the window, which then have '
                                               'no rotary_scaling; 0: as the others.', least=0)
+        unrotated_layers: tuple[int, ...] = field(
+            (), 'Layers without rotary positions, in order and counted from 0.', least=0)
         score_dim: int = field(0, 'See GroupedQueryAttention.', least=0)
         biases: Literal['none', 'qkv', 'all'] = field('none', 'See GroupedQueryAttention.')
         window: int = field(0, 'Tokens that a token sees at most, itself among them; 0: all '
@@ -106,15 +108,15 @@ class LanguageModel(Sequential):
             super().check()
             if self.adapters is not None:
                 self.adapters.check_targets(
-                    [name for body in _bodies(self, window=0) for name in _projections(body)],
+                    [name for body in _bodies(self, 0) for name in _projections(body)],
                     'this LanguageModel')
             if (self.family == 'gpt2') != (self.num_positions > 0):
                 raise ValueError(f'num_positions={self.num_positions} with family={self.family!r}, '
                                  'but gpt2 learns 1 or more positions, and llama none; set both '
                                  'or neither.')
             of_llama = {'num_experts': 0, 'rotary_base': 10_000., 'rotary_scaling.factor': 1.,
-                        'gate': 'silu', 'is_zero_centered': False}
-            foreign = [f'{name}={show(value) if isinstance(value, str) else f"{value:g}"}'
+                        'gate': 'silu', 'is_zero_centered': False, 'unrotated_layers': ()}
+            foreign = [f'{name}={f"{value:g}" if isinstance(value, float) else show(value)}'
                        for name, default in of_llama.items() if (value := self[name]) != default]
             if self.family == 'gpt2' and foreign:
                 raise ValueError(f'{", ".join(foreign)} with family=\'gpt2\', but only llama has '
@@ -123,9 +125,12 @@ class LanguageModel(Sequential):
                 raise ValueError(f'gate={self.gate!r} with num_experts={self.num_experts}, but '
                                  'experts have silu; leave one of them out.')
             # Of one network, one spelling, since networks are compared by their fields.
-            named = [i for i in range(self.num_layers) if i in self.full_layers]
-            if list(self.full_layers) != named or named and (
-                    not self.window or len(named) == self.num_layers):
+            if not self._names_layers(self.unrotated_layers):
+                raise ValueError(f'unrotated_layers={self.unrotated_layers}, but they name some of '
+                                 f'the layers 0 to {self.num_layers - 1}, in this order; correct '
+                                 'them.')
+            if not self._names_layers(self.full_layers) or self.full_layers and (
+                    not self.window or len(self.full_layers) == self.num_layers):
                 raise ValueError(f'full_layers={self.full_layers} with window={self.window}, but '
                                  'they name some, not all, of the layers 0 to '
                                  f'{self.num_layers - 1} of a network with a window, in this '
@@ -134,6 +139,10 @@ class LanguageModel(Sequential):
                 raise ValueError(f'window_rotary_base={self.window_rotary_base:g} without a '
                                  'window, but it is the base of layers that have one; set window, '
                                  'or leave it out.')
+
+        def _names_layers(self, numbers: tuple[int, ...]) -> bool:
+            """Whether these are numbers of layers, each once and in order."""
+            return list(numbers) == [i for i in range(self.num_layers) if i in numbers]
 
     params: Params
 
@@ -186,8 +195,7 @@ def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:
 
     layers: list[Layer.Params] = [*tables, *positions]
     for i in range(p.num_layers):
-        bodies = _bodies(p, window=0 if i in p.full_layers else p.window)
-        for name, body in zip(('attention', 'ffn'), bodies, strict=True):
+        for name, body in zip(('attention', 'ffn'), _bodies(p, i), strict=True):
             layers.append(lib.PreNorm.Params(
                 name=f'{name}_{i}', dim=p.model_dim, body=_adapted(body, p.adapters),
                 norm='layer' if is_gpt2 else 'rms', norms=p.norms, epsilon=p.epsilon,
@@ -200,12 +208,14 @@ def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:
     return layers
 
 
-def _bodies(p: LanguageModel.Params, window: int) -> tuple[Layer.Params, Layer.Params]:
-    """Attention and feed-forward part of a layer, without adapters."""
+def _bodies(p: LanguageModel.Params, i: int) -> tuple[Layer.Params, Layer.Params]:
+    """Attention and feed-forward part of layer i, without adapters."""
+    window = 0 if i in p.full_layers else p.window
     has_own_base = window > 0 and p.window_rotary_base > 0
     attention = lib.GroupedQueryAttention.Params(
         input_dim=p.model_dim, num_heads=p.num_heads, num_groups=p.num_groups,
-        head_dim=p.head_dim, score_dim=p.score_dim, is_rotary=p.family != 'gpt2',
+        head_dim=p.head_dim, score_dim=p.score_dim,
+        is_rotary=p.family != 'gpt2' and i not in p.unrotated_layers,
         rotary_base=p.window_rotary_base if has_own_base else p.rotary_base,
         rotary_scaling=RotaryScaling() if has_own_base else p.rotary_scaling, biases=p.biases,
         normalises_heads=p.normalises_heads, normalises_projections=p.normalises_projections,

@@ -46,6 +46,7 @@ KINDS: dict[str, dict[str, Any]] = {
     'olmoe': {'model_type': 'olmoe', 'num_hidden_layers': 1, 'num_experts': 3,
               'num_experts_per_tok': 2, 'norm_topk_prob': True, 'clip_qkv': None},
     'llama with linear rotations': {'rope_scaling': {'rope_type': 'linear', 'factor': 4.}},
+    'smollm3': {'model_type': 'smollm3', 'no_rope_layers': [1, 0], 'tie_word_embeddings': True},
     'olmo2': {'model_type': 'olmo2', 'attention_bias': True},
     'gemma': {'model_type': 'gemma', 'head_dim': 4, 'hidden_act': 'gelu_pytorch_tanh',
               'tie_word_embeddings': True},
@@ -185,7 +186,7 @@ def _of_row(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray) -> np.nd
             return _norm(c, x, own[f'{name}.weight']) if name else x
 
         before, after, before_ffn, after_ffn = _norms(c)
-        x = x + normed(_attention(c, own, normed(x, before), _window(c, i)), after)
+        x = x + normed(_attention(c, own, normed(x, before), i), after)
         y = np.stack([_feed_forward(c, own, token) for token in normed(x, before_ffn)])
         x = x + normed(y, after_ffn)
     return _norm(c, x, w['model.norm.weight'])
@@ -226,8 +227,8 @@ def _window(c: dict[str, Any], i: int) -> int:
     return 10_000 if is_full else int(c['sliding_window'])
 
 
-def _attention(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray,
-               window: int) -> np.ndarray:
+def _attention(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray, i: int) -> np.ndarray:
+    """The attention of layer i, whose weights these are."""
     def projected(name: str, x: np.ndarray) -> np.ndarray:
         return (x @ w[f'self_attn.{name}_proj.weight'].T
                 + w.get(f'self_attn.{name}_proj.bias', np.zeros(1)))
@@ -236,8 +237,10 @@ def _attention(c: dict[str, Any], w: dict[str, np.ndarray], x: np.ndarray,
         scale = w.get(f'self_attn.{name}_norm.weight', np.zeros(0))
         return _norm(c, vectors, scale) if vectors.shape[-1:] == scale.shape else vectors
 
-    h, num_positions = c.get('head_dim') or D // H, len(x)
-    turns = np.exp(1j * np.outer(np.arange(num_positions), _speeds(c, h, window)))
+    h, num_positions, window = c.get('head_dim') or D // H, len(x), _window(c, i)
+    is_rotated = c.get('no_rope_layers', [1] * c['num_hidden_layers'])[i]
+    speeds = is_rotated * _speeds(c, h, window)
+    turns = np.exp(1j * np.outer(np.arange(num_positions), speeds))
     q, k, v = (normed(name, projected(name, x)).reshape([num_positions, -1, h]) for name in 'qkv')
     heads = []
     for head in range(H):

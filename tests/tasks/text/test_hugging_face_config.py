@@ -28,7 +28,8 @@ def test_the_fields_are_those_of_the_config() -> None:
         'vocab_size': 19, 'num_layers': 2, 'model_dim': 8, 'hidden_dim': 12, 'num_heads': 4,
         'num_groups': 2, 'head_dim': 6, 'score_dim': 6, 'rotary_base': 300.,
         'rotary_scaling': RotaryScaling(factor=4., low=1., high=4., length=20), 'biases': 'none',
-        'window_rotary_base': 0., 'norms': 'before', 'is_zero_centered': False, 'gate': 'silu',
+        'window_rotary_base': 0., 'unrotated_layers': (), 'norms': 'before',
+        'is_zero_centered': False, 'gate': 'silu',
         'normalises_heads': False, 'normalises_projections': False, 'epsilon': 1e-3,
         'is_tied': False, 'is_scaled': False, 'window': 0, 'full_layers': (), **NO_EXPERTS}
 
@@ -69,9 +70,9 @@ def test_the_fields_of_gpt2_are_those_of_its_config() -> None:
         'family': 'gpt2', 'num_positions': 24, 'vocab_size': 19, 'num_layers': 2, 'model_dim': 8,
         'hidden_dim': 32, 'num_heads': 2, 'num_groups': 2, 'head_dim': 4, 'score_dim': 4,
         'rotary_base': 10_000., 'rotary_scaling': RotaryScaling(), 'window_rotary_base': 0.,
-        'biases': 'all', 'norms': 'before', 'is_zero_centered': False, 'gate': 'silu',
-        'normalises_heads': False,
-        'normalises_projections': False, 'epsilon': 1e-3, 'is_tied': True, 'is_scaled': False,
+        'unrotated_layers': (), 'biases': 'all', 'norms': 'before', 'is_zero_centered': False,
+        'gate': 'silu', 'normalises_heads': False, 'normalises_projections': False,
+        'epsilon': 1e-3, 'is_tied': True, 'is_scaled': False,
         'window': 0, 'full_layers': (), **NO_EXPERTS}
     source = tiny_gpt2.config()
     assert fields_of(source) == expected
@@ -137,6 +138,8 @@ def test_dropout_of_gpt2_is_told_and_stays_in_its_config() -> None:
      "layer_types='sliding_attention', which is not supported, while 'full_attention' for each"),
     ({'rope_scaling': {'type': 'dynamic', 'factor': 2.}}, "rope_scaling={'type': 'dynamic', 'f"),
     ({'rope_scaling': {'type': 'linear'}}, 'rope_scaling of the kind linear without factor'),
+    ({**KINDS['smollm3'], 'use_sliding_window': True}, 'use_sliding_window=True, which is not su'),
+    ({**KINDS['smollm3'], 'no_rope_layers': [1]}, 'no_rope_layers=[1], which is not supported'),
     ({**KINDS['gemma'], 'hidden_act': 'silu'}, "hidden_act='silu', which is not supported, while"),
     ({**KINDS['gemma3'], 'final_logit_softcapping': 30.}, 'final_logit_softcapping=30.0, which is'),
     ({**KINDS['gemma3'], 'rope_local_base_freq': 0}, 'rope_local_base_freq=0.0, which is not supp'),
@@ -172,6 +175,10 @@ def test_what_is_not_supported_is_refused_by_name_and_value(
     ({'model_type': 'mistral', 'sliding_window': None, 'num_key_value_heads': None},
      {'num_groups': 4}),
     ({'hidden_act': 'swish'}, {}),
+    ({'model_type': 'smollm3', 'num_hidden_layers': 9, 'tie_word_embeddings': False},
+     {'unrotated_layers': (3, 7), 'is_tied': False}),
+    ({'model_type': 'smollm3', 'num_hidden_layers': 5, 'no_rope_layer_interval': 2},
+     {'unrotated_layers': (1, 3)}),
     ({**KINDS['gemma'], 'hidden_act': 'gelu', 'hidden_activation': None}, {'gate': 'gelu_tanh'}),
     ({'rope_scaling': {'type': 'linear', 'factor': 1.}}, {'rotary_scaling': RotaryScaling()}),
     ({'rope_scaling': {'type': 'linear', 'factor': 2.}},
@@ -218,7 +225,8 @@ def test_a_network_made_here_gets_a_config_of_the_model_that_has_its_parts() -> 
     assert written['head_dim'] == 2
     gemma = {'is_zero_centered': True, 'is_scaled': True, 'gate': 'gelu_tanh'}
     kinds = {kind: model(**fields).hugging_face_config({})['model_type'] for kind, fields in {
-        'gemma': gemma, 'olmo2': {'norms': 'after', 'normalises_projections': True},
+        'gemma': gemma, 'smollm3': {'unrotated_layers': (1,)},
+        'olmo2': {'norms': 'after', 'normalises_projections': True},
         'gemma3_text': {**gemma, 'norms': 'both', 'normalises_heads': True}}.items()}
     assert kinds == {kind: kind for kind in kinds}
     experts = {'num_experts': 3, 'capacity_factor': 0.}
@@ -238,9 +246,13 @@ def test_a_source_that_means_another_network_is_not_kept() -> None:
 
 
 def test_without_a_source_no_id_ends_a_text() -> None:
-    """The default of transformers' LlamaConfig is 2, which may be any token here."""
+    """The default of transformers' LlamaConfig is 2, which may be any token here.
+
+    The default of SmolLM3Config for padding is 128004, which a small table does not have.
+    """
     written = model().hugging_face_config({})
-    assert (written['bos_token_id'], written['eos_token_id']) == (None, None)
+    names = ['bos_token_id', 'eos_token_id', 'pad_token_id']
+    assert [written[name] for name in names] == [None, None, None]
 
 
 @pytest.mark.parametrize('fields, words', [

@@ -66,8 +66,9 @@ def test_large_models_have_the_counts_of_llama_2(name: str, num_weights: int) ->
     ({'family': 'gpt2', 'num_positions': 9, 'num_experts': 2},
      "num_experts=2 with family='gpt2', but only llama has experts, rotary positions, gates and"),
     ({'family': 'gpt2', 'num_positions': 9, 'gate': 'gelu_tanh', 'is_zero_centered': True},
-     "gate='gelu_tanh', is_zero_centered=1 with family='gpt2', but only llama has"),
+     "gate='gelu_tanh', is_zero_centered=True with family='gpt2', but only llama has"),
     ({'gate': 'gelu_tanh', 'num_experts': 2}, "gate='gelu_tanh' with num_experts=2, but experts"),
+    ({'unrotated_layers': (1, 0)}, 'unrotated_layers=(1, 0), but they name some of the layers'),
     ({'window_rotary_base': 5e4}, 'window_rotary_base=50000 without a window, but it is the base'),
     ({'family': 'gpt2', 'num_positions': 9, 'rotary_base': 5e5, 'rotary_scaling.factor': 8.},
      "rotary_base=500000, rotary_scaling.factor=8 with family='gpt2', but only llama has")])
