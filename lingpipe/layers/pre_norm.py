@@ -26,7 +26,7 @@ from lingpipe.pricing import price
 class PreNorm(Layer):
     """x + body(norm(x)), where norm is RMSNorm or LayerNorm; x [b, T, D] -> [b, T, D].
 
-    With `norms`, the normalisation follows the body, or another one does.
+    With norms='after', the normalisation follows the body; with 'both', a second one does.
 
     It reads what the body reads: `positions`, `documents` and `weight`, where the body has such
     arguments and the network such values.

@@ -94,6 +94,8 @@ def config_of_windows(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
         return {'sliding_window': window}
     if kind == 'qwen3_moe':
         return {'use_sliding_window': True, 'sliding_window': window}
+    if kind not in ('qwen2', 'qwen3'):
+        return {}   # The model has none, which the caller finds.
     return {'use_sliding_window': True,
             'sliding_window': window,
             'max_window_layers': len(full_layers),   # heeded before transformers 4.53

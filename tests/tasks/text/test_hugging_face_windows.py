@@ -99,6 +99,8 @@ def test_a_window_that_no_model_of_hugging_face_has_is_refused(fields: dict[str,
     with pytest.raises(ValueError, match=r"is in no model of Hugging Face .* with biases='none' and"
                                          r" no full_layers, Mistral is, and with 'qkv', or"):
         model(**fields).hugging_face_config({})
+    with pytest.raises(ValueError, match=r'SmolLM3 of Hugging Face has no task\.model\.window=5'):
+        model(unrotated_layers=(1,)).hugging_face_config({})
     with pytest.raises(ValueError, match=r'GPT-2 of Hugging Face has no task\.model\.window=5'):
         model(family='gpt2', num_positions=9, biases='all').hugging_face_config({})
 
