@@ -134,12 +134,25 @@ def tokens_of(directory: str, recipe: Recipe) -> Tokens:
     """
     if not recipe.files:
         return Tokens(directory)
-    is_empty = os.path.isdir(directory) and not os.listdir(directory)
-    if is_empty or not os.path.exists(directory):
+    # With a slash at its end, the temporary directory beside it would be in it.
+    directory = directory.rstrip(os.sep) or directory
+    if not os.path.exists(os.path.join(directory, 'facts.json')):
+        _check_is_free(directory)
         _make(directory, recipe)
     tokens = Tokens(directory)
     tokens.check(recipe)
     return tokens
+
+
+def _check_is_free(directory: str) -> None:
+    """Raises ValueError unless there is no such directory, or an empty one that can be replaced."""
+    if os.path.realpath(directory) == os.getcwd():
+        raise ValueError('directory= of the input names the current folder, which tokens cannot '
+                         'replace; name a new folder in it.')
+    is_empty = os.path.isdir(directory) and not os.listdir(directory)
+    if os.path.exists(directory) and not is_empty:
+        raise ValueError(f'{directory} is there and has no tokens (facts.json), and these are made '
+                         'in a folder of their own; set directory= of the input to a new place.')
 
 
 def _make(directory: str, recipe: Recipe) -> None:

@@ -175,6 +175,25 @@ def test_without_sources_or_tokens_the_error_says_how_to_name_them(tmp_path: Pat
         params(tmp_path, files=('/nowhere/*.txt',)).instantiate().dataset()
 
 
+def test_tokens_are_made_in_any_new_folder_and_in_no_other(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slash at the end put the temporary folder into the one that it was to become."""
+    directory = str(tmp_path / 'tokens')
+    number = params(tmp_path, directory=f'{directory}/').instantiate().num_examples()
+    assert number == params(tmp_path, directory=directory).instantiate().num_examples()
+    assert not list(tmp_path.glob('*making*'))
+
+    (tmp_path / 'other').mkdir()
+    (tmp_path / 'other' / 'notes.txt').write_text('mine')
+    with pytest.raises(ValueError, match='other is there and has no tokens .*; set directory= of'):
+        params(tmp_path, directory=str(tmp_path / 'other')).instantiate().dataset()
+    (tmp_path / 'empty').mkdir()
+    monkeypatch.chdir(tmp_path / 'empty')
+    for current in ('', '.'):
+        with pytest.raises(ValueError, match='the current folder, .*; name a new folder in it'):
+            params(tmp_path, directory=current).instantiate().dataset()
+
+
 def test_texts_are_continued_with_the_vocabulary_of_the_run_alone(tmp_path: Path) -> None:
     source = params(tmp_path).instantiate()
     model = LanguageModel.Params(vocab_size=350, num_layers=1, model_dim=8, hidden_dim=8,
