@@ -35,7 +35,7 @@ _NOT_UTF8 = {b'\xff\xfe': 'is UTF-16; convert it: iconv -f UTF-16 -t UTF-8',
 
 
 def source_paths(patterns: Sequence[str]) -> list[str]:
-    """The files that patterns name, sorted; ** stands for any number of folders.
+    """The files that patterns name, sorted, each once; ** stands for any number of folders.
 
     Raises:
       ValueError: a pattern names no file.
@@ -47,7 +47,9 @@ def source_paths(patterns: Sequence[str]) -> list[str]:
             raise ValueError(f'{pattern} names no file; correct files= of the input, or unpack '
                              'the corpus there.')
         paths.update(named)
-    return sorted(paths)
+    # Patterns may spell a path in several ways, as a.txt and ./a.txt.
+    path_by_place = {os.path.abspath(path): path for path in sorted(paths, reverse=True)}
+    return sorted(path_by_place.values())
 
 
 def documents(path: str, format: Format = 'auto', key: str = 'text') -> Iterator[str]:

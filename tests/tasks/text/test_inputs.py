@@ -16,7 +16,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from lingpipe.tasks.text.documents import documents
+from lingpipe.tasks.text.documents import documents, source_paths
 from lingpipe.tasks.text.inputs import TextInput
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.task import language_learner, language_problem
@@ -152,6 +152,17 @@ def test_the_same_texts_are_read_from_every_format(tmp_path: Path) -> None:
         assert list(documents(str(tmp_path / name), key='body')) == texts
         with pytest.raises(ValueError, match=r"has no text .*'text'.*; set key= of the input"):
             list(documents(str(tmp_path / name)))
+
+
+def test_a_file_that_two_patterns_spell_otherwise_is_read_once(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each spelling was a file of its own, so that its documents were learned twice."""
+    monkeypatch.chdir(tmp_path)
+    for name in ('a', 'b'):
+        Path(f'{name}.txt').write_text(name)
+    patterns = ['*.txt', './a.txt', str(tmp_path / 'b.txt')]
+    assert [Path(path).name for path in source_paths(patterns)] == ['a.txt', 'b.txt']
+    assert source_paths(['*.txt']) == ['a.txt', 'b.txt']
 
 
 def test_tokens_of_other_sources_are_refused(tmp_path: Path) -> None:
