@@ -13,11 +13,12 @@ of transformers, and special tokens that a text spells are read as such.
 """
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class Tokenizer:
           ValueError: tokenizers is not installed, the file is missing or damaged or adds more to a
             text than a start and the end, or nothing says what ends a text.
         """
-        if not os.path.exists(path):
+        if not os.path.isfile(path):
             raise ValueError(f'{path} is no file; name the tokenizer.json of a folder of Hugging '
                              'Face.')
         self._described = read_json(path)
@@ -84,13 +85,19 @@ class Tokenizer:
         return self.size <= vocab_size
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of texts, without the start and the end."""
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(
-            list(texts), add_special_tokens=False)]
+        """Returns the ids of texts, without the start and the end.
+
+        Raises:
+          ValueError: the tokenizer has neither a piece for a character nor an unknown token.
+        """
+        with _refusing_texts():
+            return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(
+                list(texts), add_special_tokens=False)]
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Returns the ids of each text, [t], and where in the text each begins and ends, [t, 2]."""
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        with _refusing_texts():
+            encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [(np.array(encoding.ids, np.int32),
                  np.array(encoding.offsets, np.int64).reshape([-1, 2])) for encoding in encodings]
 
@@ -147,13 +154,15 @@ class Tokenizer:
         """The id of text that has no other; -1: there is none."""
         model = self._described['model']
         if (token := model.get('unk_token')) is not None:
-            return int(self._tokenizer.token_to_id(token))
-        unknown = model.get('unk_id')
+            unknown = self._tokenizer.token_to_id(token)   # Some files name one that is no id.
+        else:
+            unknown = model.get('unk_id')
         return -1 if unknown is None else int(unknown)
 
     def ids_before(self, path: str) -> tuple[int, ...]:
         """The ids that come before a text. Raises ValueError if they are no start."""
-        encoding = self._tokenizer.encode('a')
+        with _refusing_texts():
+            encoding = self._tokenizer.encode('a')
         is_added = encoding.special_tokens_mask
         num_before = sum(itertools.takewhile(bool, is_added))
         num_behind = sum(itertools.takewhile(bool, reversed(is_added)))
@@ -165,6 +174,19 @@ class Tokenizer:
                              f'{self.ends[0]}, and this end behind it; take the tokenizer of a '
                              'causal language model.')
         return tuple(before)
+
+
+@contextlib.contextmanager
+def _refusing_texts() -> Iterator[None]:
+    """Raises ValueError for a text of which the tokenizer makes no ids."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) is not Exception:   # tokenizers raises no type of its own.
+            raise
+        raise ValueError(f'the tokenizer makes no ids of a text: {error}; put its unknown token '
+                         'into the vocabulary of tokenizer.json, or leave out characters that it '
+                         'has no piece for.') from error
 
 
 def _ends_beside(path: str, tokenizer: Any) -> tuple[int, ...]:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tokenizers import AddedToken, processors
+from tokenizers import Tokenizer as AnyTokenizer
+from tokenizers.models import WordLevel
 
 from lingpipe.api.run import Run
 from lingpipe.api.start import start
@@ -104,6 +106,24 @@ def test_what_is_no_tokenizer_of_a_language_model_is_refused(
     monkeypatch.setitem(sys.modules, 'tokenizers', None)
     with pytest.raises(ValueError, match='tokenizers is needed for .*; run pip install tokenizers'):
         Tokenizer(path, [2])
+
+
+def test_an_unknown_token_that_is_no_id_matters_only_where_it_is_needed(tmp_path: Path) -> None:
+    """It failed with a TypeError, although bytes spell every text."""
+    path = Path(tiny_tokenizers.write(tmp_path, 'qwen2'))
+    described = json.loads(path.read_text())
+    described['model']['unk_token'] = '<unk>'
+    path.write_text(json.dumps(described))
+    tokenizer = Tokenizer(str(path))
+    assert tokenizer.unknown == -1
+    assert tokenizer.decode(tokenizer.encode(['a \U0001f600'])) == ['a \U0001f600']
+
+    AnyTokenizer(WordLevel({'a': 0, '<|endoftext|>': 1}, unk_token='<unk>')).save(str(path))
+    tokenizer = Tokenizer(str(path), [1])
+    assert tokenizer.encode(['a']) == [[0]]
+    for encode in (tokenizer.encode, tokenizer.encode_with_offsets):
+        with pytest.raises(ValueError, match='makes no ids of a text: .*; put its unknown token'):
+            encode(['b'])
 
 
 @pytest.mark.parametrize('kind', tiny_tokenizers.KINDS)
