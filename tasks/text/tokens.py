@@ -24,7 +24,13 @@ import numpy as np
 from absl import logging
 
 from lingpipe.tasks.text.documents import Format, documents, source_paths
-from lingpipe.tasks.text.vocabulary import Pieces, Vocabulary, open_vocabulary, train_vocabulary
+from lingpipe.tasks.text.vocabulary import (
+    Pieces,
+    Vocabulary,
+    check_is_no_folder,
+    open_vocabulary,
+    train_vocabulary,
+)
 from lingpipe.tasks.translation.corpus.vocabulary import warn_of_unknown
 from lingpipe.tasks.translation.vocabulary_facts import sha256_of
 from lingpipe.wording.counts import counted
@@ -134,6 +140,7 @@ def tokens_of(directory: str, recipe: Recipe) -> Tokens:
     """
     if not recipe.files:
         return Tokens(directory)
+    check_is_no_folder(recipe.vocabulary)
     # With a slash at its end, the temporary directory beside it would be in it.
     directory = directory.rstrip(os.sep) or directory
     if not os.path.exists(os.path.join(directory, 'facts.json')):

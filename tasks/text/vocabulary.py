@@ -11,6 +11,7 @@ what they say. Only U+2581, which is sentencepiece's sign for a space, is read a
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -28,7 +29,8 @@ from lingpipe.tasks.translation.corpus.vocabulary import (
 )
 from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary as SharedVocabulary
 
-__all__ = ['END', 'PAD', 'START', 'Pieces', 'Vocabulary', 'open_vocabulary', 'train_vocabulary']
+__all__ = ['END', 'PAD', 'START', 'Pieces', 'Vocabulary', 'check_is_no_folder', 'open_vocabulary',
+           'train_vocabulary']
 
 _MOST_CHARACTERS = 1000   # of a part of a line: at most 4,000 bytes of UTF-8
 
@@ -93,6 +95,13 @@ class Pieces(SharedVocabulary):
         return np.array([0 if i < UNKNOWN else size for i, size in enumerate(sizes)])
 
 
+def check_is_no_folder(path: str) -> None:
+    """Raises ValueError if the path of a vocabulary is that of a folder."""
+    if os.path.isdir(path):
+        raise ValueError(f'{path} is a folder, and a vocabulary is a file; name the one in it, '
+                         'such as tokenizer.json.')
+
+
 def open_vocabulary(path: str, facts: Mapping[str, Any]) -> Vocabulary:
     """Opens a vocabulary: *.json is a tokenizer of Hugging Face, any other a model.
 
@@ -104,6 +113,7 @@ def open_vocabulary(path: str, facts: Mapping[str, Any]) -> Vocabulary:
     Raises:
       ValueError: what reads it or the file is missing, or the file is damaged.
     """
+    check_is_no_folder(path)
     if path.endswith('.json'):
         return Tokenizer(path, facts.get('ends', ()), facts.get('chat_template'))
     return Pieces(path)
@@ -113,12 +123,15 @@ def train_vocabulary(lines: Iterable[str], size: int) -> Pieces:
     """Trains byte pairs (BPE) on lines, which keep their line breaks.
 
     Raises:
-      ValueError: the size does not fit the lines, or sentencepiece is missing.
+      ValueError: there are no lines, the size does not fit them, or sentencepiece is missing.
     """
     model = io.BytesIO()
     # sentencepiece leaves out lines of more than 4,192 bytes, and hides what an iterator raises.
     parts = [line[begin:begin + _MOST_CHARACTERS]
              for line in lines for begin in range(0, len(line), _MOST_CHARACTERS)]
+    if not parts:
+        raise ValueError('the documents for training hold no text, on which a vocabulary is '
+                         'trained; name other files, lower test_share, or name a vocabulary.')
     try:
         sentencepiece_module().SentencePieceTrainer.train(
             sentence_iterator=iter(parts), model_writer=model, vocab_size=size,

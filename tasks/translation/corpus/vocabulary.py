@@ -40,7 +40,7 @@ class Vocabulary:
             are others.
         """
         if not model:
-            if not os.path.exists(path):
+            if not os.path.isfile(path):
                 raise ValueError(f'{path} is no file; train a vocabulary: python -m '
                                  'lingpipe.tools.train_vocabulary.')
             with open(path, 'rb') as file:

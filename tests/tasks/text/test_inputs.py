@@ -20,7 +20,8 @@ from lingpipe.tasks.text.documents import documents, source_paths
 from lingpipe.tasks.text.inputs import TextInput
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.task import language_learner, language_problem
-from lingpipe.tasks.text.vocabulary import END, PAD, START
+from lingpipe.tasks.text.tokenizer import Tokenizer
+from lingpipe.tasks.text.vocabulary import END, PAD, START, Pieces
 from lingpipe.tasks.translation.corpus.vocabulary import UNKNOWN
 
 TEXTS = [f'Document {i} says:\n    {"on and " * (i % 7)}on,\twith 「ünïcödé」.\n'
@@ -216,6 +217,23 @@ def test_texts_are_continued_with_the_vocabulary_of_the_run_alone(tmp_path: Path
         problem.vocabulary({**facts, 'sha256': 64 * '0'})
     with pytest.raises(ValueError, match='the vocabulary gone.model is no file; set task.vocabul'):
         problem.vocabulary({**facts, 'vocabulary': 'gone.model'})
+
+
+def test_a_vocabulary_is_a_file_and_needs_text(tmp_path: Path) -> None:
+    """The folder of a tokenizer was an error of the system, and no text one of sentencepiece."""
+    with pytest.raises(ValueError, match='is a folder, .*; name the one in it, such as tokenizer'):
+        params(tmp_path, vocabulary=str(tmp_path)).instantiate().dataset()
+    params(tmp_path).instantiate().dataset()   # Tokens that are there compare its content.
+    with pytest.raises(ValueError, match='is a folder, .*; name the one in it, such as tokenizer'):
+        params(tmp_path, vocabulary=str(tmp_path)).instantiate().dataset()
+    with pytest.raises(ValueError, match='is no file; train a vocabulary'):
+        Pieces(str(tmp_path))
+    with pytest.raises(ValueError, match='is no file; name the tokenizer.json of a folder'):
+        Tokenizer(str(tmp_path))
+    (tmp_path / 'empty.txt').touch()
+    with pytest.raises(ValueError, match='the documents for training hold no text, .*; name other'):
+        params(tmp_path, files=(str(tmp_path / 'empty.txt'),),
+               directory=str(tmp_path / 'none')).instantiate().dataset()
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
