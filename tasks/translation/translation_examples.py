@@ -1,13 +1,14 @@
 """Translation examples: pairs of sentences as arrays that a model of Hugging Face trains on."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from absl import logging
 
 from lingpipe.tasks.translation.tokenizer import open_tokenizer
 from lingpipe.wording.counts import are, counted
+from lingpipe.wording.values import show
 
 
 def translation_examples(vocabulary: str, pairs: Iterable[tuple[str, str]], source_language: str,
@@ -28,7 +29,8 @@ def translation_examples(vocabulary: str, pairs: Iterable[tuple[str, str]], sour
       length: T, of which a sentence has 2 less.
 
     Raises:
-      ValueError: there are no pairs, a language is not known, or T is below 3.
+      ValueError: there are no pairs, one is not two texts, a language is not known, or T is below
+        3.
     """
     tokenizer = open_tokenizer(vocabulary)
     from_language = tokenizer.language(source_language, 'source_language')
@@ -39,6 +41,7 @@ def translation_examples(vocabulary: str, pairs: Iterable[tuple[str, str]], sour
     pairs = list(pairs)
     if not pairs:
         raise ValueError('there are no pairs to learn from; give (sentence, translation) pairs.')
+    _check(pairs)
     sides = [tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1)]
     room = length - 2
     if num_cut := sum(max(map(len, both)) > room for both in zip(*sides, strict=True)):
@@ -57,3 +60,13 @@ def translation_examples(vocabulary: str, pairs: Iterable[tuple[str, str]], sour
         arrays['label'][row, :len(label)] = label
         weight[row, :len(label)] = 1
     return {**arrays, 'weight': weight}
+
+
+def _check(pairs: Sequence[object]) -> None:
+    """Raises ValueError for what is no pair, such as a text, whose first two characters would be.
+    """
+    for number, pair in enumerate(pairs, 1):
+        texts = pair if isinstance(pair, (tuple, list)) else ()
+        if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f'pair {number} is {show(pair)}, but a pair is two texts, (sentence, '
+                             'translation); write it so.')

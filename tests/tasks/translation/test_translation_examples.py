@@ -43,6 +43,9 @@ def test_a_long_pair_is_cut_before_its_end(tmp_path: pathlib.Path, caplog: Any) 
 
 @pytest.mark.parametrize('pairs, language, length, words', [
     ([], 'deu_Latn', 4, 'there are no pairs to learn from; give'),
+    (['ab'], 'deu_Latn', 4, "pair 1 is 'ab', but a pair is two texts, .*; write it so"),
+    ([('a', 'b'), ('a', 'b', 'c')], 'deu_Latn', 4, 'pair 2 is .*, but a pair is two texts'),
+    ([('a', None)], 'deu_Latn', 4, 'pair 1 is .*, but a pair is two texts'),
     ([('a', 'b')], 'de', 4, "source_language='de' is no language of the tokenizer; "),
     ([('a', 'b')], 'deu_Latn', 2, 'length=2 has no room for a language, an id and the end; use 3')])
 def test_what_cannot_be_learned_from_is_refused(
