@@ -82,7 +82,7 @@ class Translation(Problem):
         Raises:
           ValueError: as `decode`, or there is no such field.
         """
-        params = self.params.decode.copy().set(**fields)
+        params = self._decode_params(fields)
         self._vocabulary_path(facts)   # The file may have changed.
         last = self._last_translator   # Its graphs take long to build, and its vocabulary to read.
         if last is None or last.program is not program:
@@ -90,6 +90,14 @@ class Translation(Problem):
         elif last.params != params:
             last = self._last_translator = last.with_params(params)
         return last.translate(lines, facts.get('language_tags'))
+
+    def _decode_params(self, fields: Mapping[str, Any]) -> DecodeParams:
+        """Those of `task.decode` but for some fields; no source is longer than its positions."""
+        params, model = self.params.decode.copy().set(**fields), self.params.model
+        if getattr(model, 'positions', '') == 'learned':
+            most = getattr(model, 'max_length', params.max_source_length)
+            params.set(max_source_length=min(params.max_source_length, most))
+        return params
 
     def vocabulary(self, facts: Mapping[str, Any]) -> LineVocabulary:
         """Returns the vocabulary of the run with these facts, or Params.vocabulary, a copy of it.

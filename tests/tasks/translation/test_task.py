@@ -34,9 +34,9 @@ def without_tags(tmp_path_factory):
     return small_corpus.prepared(tmp_path_factory.mktemp('without_tags'))
 
 
-def made(num_cells=2, vocab_size=500, **values):
+def made(num_cells=2, vocab_size=500, fields=None, **values):
     network = Transformer.Params(num_encoder_layers=1, num_decoder_layers=1, vocab_size=vocab_size,
-                                 model_dim=8, hidden_dim=8, num_heads=2)
+                                 model_dim=8, hidden_dim=8, num_heads=2, **(fields or {}))
     params = translator(network, translation_learner(model_dim=8))
     params.decode.set(group_size=2, extra_length=3)
     for path, value in values.items():
@@ -71,6 +71,17 @@ def test_greedy_in_one_cell_too(corpus):
     found = [task.decode(program, LINES, facts(task, corpus))
              for task, program in (made(k, decode__beam_size=1) for k in (1, 2))]
     assert found[0] == found[1]
+
+
+def test_a_source_is_cut_where_learned_positions_end(corpus, caplog):
+    """A longer one failed within TensorFlow: 'Dimensions must be equal'."""
+    task, program = made(1, fields={'positions': 'learned', 'max_length': 6}, decode__beam_size=1,
+                         decode__max_length=6)
+    known = facts(task, corpus)
+    line = ' '.join(['nepo'] * 9)
+    assert task.decode(program, [line], known) == task.translate(program, [line], known,
+                                                                 max_source_length=6)
+    assert any('max_source_length=6 ids has cut 1 source' in one for one in caplog.messages)
 
 
 def test_graphs_are_built_anew_only_for_params_that_they_depend_on(corpus, monkeypatch):
