@@ -4,8 +4,8 @@
     *.tfrecord, *.tfrecords    tf.train.Example, the text in a feature of bytes
     all others                 plain text, one document a file
 
-A file of another name that holds JSON lines is refused, since its braces and keys would be read as
-text. A plain file or JSON lines may be compressed by gzip.
+A file of another name that holds JSON lines is refused, and *.json with a list of such objects,
+since braces and keys would be read as text. A plain file or JSON lines may be compressed by gzip.
 """
 from __future__ import annotations
 
@@ -61,12 +61,14 @@ def documents(path: str, format: Format = 'auto', key: str = 'text') -> Iterator
       key: the key of JSON, or the feature of a record, that holds the text.
 
     Raises:
-      ValueError: the file is not in that format, or holds JSON lines and its name does not say so.
+      ValueError: the file is not in that format, or holds JSON lines and its name does not say so,
+        or a list in JSON.
     """
     readers = {'text': _whole, 'lines': _lines, 'jsonl': _json_lines, 'tfrecord': _records}
     name = format if format != 'auto' else _format_of(path)
     if format == 'auto' and name == 'text':
         _check_is_plain(path, key)
+        _check_is_no_list(path, key)
     for text in readers[name](path, key):
         if text.strip():
             yield text
@@ -95,6 +97,22 @@ def _check_is_plain(path: str, key: str) -> None:
     raise ValueError(f'{path} holds JSON lines with a text under {key!r}, but by its name it is '
                      'plain text; set format=jsonl of the input, or format=text to read it as it '
                      'is.')
+
+
+def _check_is_no_list(path: str, key: str) -> None:
+    """Raises ValueError if the file is *.json with a list of objects with texts under a key."""
+    if not path.removesuffix('.gz').endswith('.json'):
+        return
+    text = ''.join(_lines(path, key, ''))
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    objects = value if isinstance(value, list) else []
+    if objects and all(isinstance(one, dict) and isinstance(one.get(key), str) for one in objects):
+        raise ValueError(f'{path} holds a list in JSON, of objects with a text under {key!r}; '
+                         "write it as JSON lines (jq -c '.[]'), in a file *.jsonl, or set "
+                         'format=text of the input to read it as it is.')
 
 
 def _json_object(line: str) -> dict[str, Any] | None:

@@ -254,6 +254,20 @@ def test_json_lines_under_another_name_are_refused(tmp_path: Path) -> None:
         assert list(documents(str(tmp_path / 'b.json'))) == [text] * bool(text)
 
 
+@pytest.mark.parametrize('indent', [None, 1])
+def test_a_list_in_json_is_no_text(tmp_path: Path, indent: int | None) -> None:
+    """Its brackets and keys were learned as one document, without a word."""
+    path = tmp_path / 'corpus.json'
+    path.write_text(json.dumps([{'text': text} for text in TEXTS[:3]], indent=indent))
+    with pytest.raises(ValueError, match="holds a list in JSON, of objects with a text under 'text'"
+                                         '; write it as JSON lines .*, or set format=text'):
+        list(documents(str(path)))
+    assert list(documents(str(path), 'text')) == [path.read_text()]
+    assert list(documents(str(path), key='content')) == [path.read_text()]
+    path.write_text('[1, 2]')
+    assert list(documents(str(path))) == ['[1, 2]']
+
+
 def test_json_lines_are_found_below_blank_lines(tmp_path: Path) -> None:
     """The first line alone was looked at, and such a file was learned as text."""
     path = tmp_path / 'a.txt'
