@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from lingpipe.checkpoint.hugging_face import CONFIG, read_json
 from lingpipe.tasks.text.chat import ChatTemplate, template_beside
@@ -73,6 +74,10 @@ class Tokenizer:
         self.ends = tuple(ends) or _ends_beside(path, self._tokenizer)
         self.before = self.ids_before(path)
         self.unknown = self._unknown()
+        if self.unknown < 0 and self._leaves_out():
+            logging.warning('%s leaves out characters that it has no piece for, without a trace in '
+                            'the ids; give its model an unknown token, or take one that spells '
+                            'them in bytes', path)
         self.chat_template = template_beside(path)
         if self.chat_template is None and chat_template:
             self.chat_template = ChatTemplate(**chat_template)
@@ -158,6 +163,13 @@ class Tokenizer:
         else:
             unknown = model.get('unk_id')
         return -1 if unknown is None else int(unknown)
+
+    def _leaves_out(self) -> bool:
+        """Whether a character that no vocabulary has as a piece becomes no id at all."""
+        try:
+            return not self._tokenizer.encode('\U0010fffd', add_special_tokens=False).ids
+        except Exception:   # It makes an error of such characters, when one comes.
+            return False
 
     def ids_before(self, path: str) -> tuple[int, ...]:
         """The ids that come before a text. Raises ValueError if they are no start."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken, processors
 from tokenizers import Tokenizer as AnyTokenizer
-from tokenizers.models import WordLevel
+from tokenizers.models import BPE, WordLevel
 
 from lingpipe.api.run import Run
 from lingpipe.api.start import start
@@ -124,6 +124,19 @@ def test_an_unknown_token_that_is_no_id_matters_only_where_it_is_needed(tmp_path
     for encode in (tokenizer.encode, tokenizer.encode_with_offsets):
         with pytest.raises(ValueError, match='makes no ids of a text: .*; put its unknown token'):
             encode(['b'])
+
+
+def test_a_tokenizer_that_leaves_out_characters_is_said(tmp_path: Path, caplog: Any) -> None:
+    """They vanished without a word, since there is no unknown id to count."""
+    for kind in tiny_tokenizers.KINDS:
+        Tokenizer(tiny_tokenizers.write(tmp_path, kind))
+    assert not caplog.messages
+    path = tmp_path / 'bare.json'
+    AnyTokenizer(BPE({'a': 0, '</s>': 1}, [])).save(str(path))
+    assert Tokenizer(str(path), [1]).encode(['za']) == [[0]]
+    assert caplog.messages == [
+        f'{path} leaves out characters that it has no piece for, without a trace in the ids; give '
+        'its model an unknown token, or take one that spells them in bytes']
 
 
 @pytest.mark.parametrize('kind', tiny_tokenizers.KINDS)
