@@ -65,6 +65,11 @@ class Candidate:
         return max(self.plan.temporary_bytes().values())
 
     @functools.cached_property
+    def waiting_bytes(self) -> float:
+        """The most that any device holds besides of what was sent and is not yet read."""
+        return max(self.plan.waiting_bytes().values())
+
+    @functools.cached_property
     def losses(self) -> dict[str, float]:
         """What keeps the step from being the work divided by the devices -> seconds, most first."""
         loads: dict[int, float] = {}

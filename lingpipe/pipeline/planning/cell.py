@@ -68,12 +68,17 @@ def edges_of_tasks(cells: Sequence[Cell]) -> set[tuple[int, int]]:
     They are the maker of a value with its first reader, and each reader with the next one, from
     which it takes the gradient so far.
     """
-    cells_of_value: dict[Value, list[int]] = {}
+    return {pair for chain in cells_of_values(cells).values() for pair in itertools.pairwise(chain)}
+
+
+def cells_of_values(cells: Sequence[Cell]) -> dict[Value, list[int]]:
+    """Value that cells pass on -> its maker and then its readers, as indices of cells."""
+    indices: dict[Value, list[int]] = {}
     for cell in cells:
         for value in dict.fromkeys([*cell.inputs, *cell.outputs]):
             if value.maker != BATCH and value.specs:
-                cells_of_value.setdefault(value, []).append(cell.index)
-    return {pair for chain in cells_of_value.values() for pair in itertools.pairwise(chain)}
+                indices.setdefault(value, []).append(cell.index)
+    return indices
 
 
 def bytes_between(cells: Sequence[Cell], sender: int, receiver: int,

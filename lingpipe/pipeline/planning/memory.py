@@ -16,9 +16,9 @@ these numbers, peaks.py follows them through a schedule, and inspection prints t
     received  from a cell's last backward on: the gradients of other replicas and the sums of all;
               or, where that is more, the temporaries of the update, which is made weight by weight
 
-Not counted are values that have been sent and not yet been read, and the framework itself. What a
-layer needs besides while it runs is known (`temporary_bytes`) and shown, and no part of the limit:
-temporaries of its ops, gradients of values, and what its forward writes.
+Values that have been sent and not yet been read are shown (waiting_values.py), and no part of the
+limit. Nor is what a layer needs besides while it runs (`temporary_bytes`): temporaries of its ops,
+gradients of values, and what its forward writes. The framework itself is not counted.
 
 All numbers are integers, so that sums in any order agree and a limit is kept to the byte. There is
 no closed formula for a span of layers: residuals that two of its layers share count once, and what
@@ -40,7 +40,7 @@ from lingpipe.pipeline.planning.update_traffic import UpdateTraffic, total_traff
 
 if TYPE_CHECKING:
     from lingpipe.layers.weight import Weight
-    from lingpipe.pipeline.planning.dataflow import Element
+    from lingpipe.pipeline.planning.dataflow import Element, Value
     from lingpipe.pricing import Recipe, Residuals
 
 
@@ -158,6 +158,20 @@ class Memory:
     def temporary_bytes(self) -> list[int]:
         """[L] the most that each layer needs besides while it runs; it runs alone on its device."""
         return [residuals.temporary_bytes for residuals in self._residuals]
+
+    def keeps(self, value: Value, leaf: int, elements: Sequence[Element]) -> bool:
+        """Whether the backward of any of the layers that make or read a value needs a leaf of it.
+
+        Args:
+          value: one that layers of the network make.
+          leaf: its number in the value.
+          elements: only these layers count.
+        """
+        return any(
+            (n, leaf) in kept for element in elements
+            for values, kept in ((element.reads, self._residuals[element.index].inputs),
+                                 (element.writes, self._residuals[element.index].outputs))
+            for n, other in enumerate(values.values()) if other is value)
 
     @functools.cached_property
     def _grown(self) -> dict[int, tuple[list[_ByMode], Iterator[_ByMode]]]:

@@ -21,6 +21,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.simulator import Delay, Simulation, simulate
+from lingpipe.pipeline.planning.waiting_values import most_waiting
 from lingpipe.wording.counts import counted
 
 
@@ -75,6 +76,18 @@ class Plan:
                                  if other == place)
                 temporaries[place] = temporaries.get(place, 0.0) + of_replica
         return temporaries
+
+    def waiting_bytes(self) -> dict[Place, float]:
+        """The most that each device holds besides of what was sent and is not yet read."""
+        spans = self.simulate_times(link_s=link_seconds(self.params, self.cells)).spans
+        waiting: dict[Place, float] = {}
+        for cells, places in zip(self.replicas, self.placement.places, strict=True):
+            of_replica = most_waiting(
+                cells, places, self.schedule, spans, self.forecast.memory,
+                self.forecast.recomputation.modes, _wire_dtype(self.params))
+            for place, num_bytes in of_replica.items():
+                waiting[place] = waiting.get(place, 0.0) + num_bytes
+        return waiting
 
     @functools.cached_property
     def _temporaries_of_cells(self) -> list[int]:
@@ -168,7 +181,7 @@ class Plan:
 
 def link_seconds(params: PipelineParams, cells: Sequence[Cell]) -> Callable[[int, int], float]:
     """Seconds that a micro-batch's values or gradients occupy the link from one cell to another."""
-    wire_dtype = tf.bfloat16 if params.wire_dtype == 'bfloat16' else None
+    wire_dtype = _wire_dtype(params)
 
     @functools.cache
     def seconds(sender: int, receiver: int) -> float:
@@ -177,6 +190,11 @@ def link_seconds(params: PipelineParams, cells: Sequence[Cell]) -> Callable[[int
         return bytes_between(cells, sender, receiver, wire_dtype) / params.link_bytes_per_s
 
     return seconds
+
+
+def _wire_dtype(params: PipelineParams) -> tf.DType | None:
+    """The dtype in which float32 values are sent to other devices, if it is another one."""
+    return tf.bfloat16 if params.wire_dtype == 'bfloat16' else None
 
 
 def cells_on(partition: Partition, devices: Sequence[str],

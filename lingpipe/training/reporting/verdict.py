@@ -8,7 +8,8 @@ from lingpipe.pipeline.planning.candidate import Candidate
 from lingpipe.training.reporting.candidate_table import value_text
 from lingpipe.training.reporting.step_time import predicted_text
 
-LEAST_GAIN = 1.01   # A change that helps less is not worth a line.
+LEAST_GAIN = 1.01     # A change that helps less is not worth a line,
+WORTH_A_LINE = 0.01   # nor are bytes that are a smaller part of the peak.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Verdict:
             f'fits      {self._fits()}',
             f'temporary {_size(self.current.temporary_bytes)} more while a layer runs, which no '
             'limit counts',
+            *self._waiting(),
             f'speed-up  {self.current.speed_up:.2f} times one device with memory enough, of '
             f'{num_devices} at most',
             f'bubble    {self.current.bubble_share:.1%}'
@@ -49,6 +51,14 @@ class Verdict:
             *_wrapped(f'devices   {self.devices}'),
         ]
         return '\n'.join(lines) + '\n'
+
+    def _waiting(self) -> list[str]:
+        """A line on what was sent and is not yet read, if it is a hundredth of the peak or more."""
+        num_bytes = self.current.waiting_bytes
+        if num_bytes < WORTH_A_LINE * self.current.peak_bytes:
+            return []
+        return [f'waiting   {_size(num_bytes)} more that was sent and is not yet read, which no '
+                'limit counts']
 
     def _step(self) -> list[str]:
         """Lines on the time of a step, and where it is known from."""

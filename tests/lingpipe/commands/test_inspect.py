@@ -32,6 +32,14 @@ def test_a_plan_without_a_limit_is_told_what_it_takes():
                         said['temporary'])
 
 
+def test_it_tells_of_values_that_wait_to_be_read_if_they_matter():
+    """The forecast left them out without a word: a device held 1.7 times what was told."""
+    said = first_lines(num_cells=2, num_micro_batches=8, schedule='gpipe')
+    assert re.fullmatch(r'[\d.]+ kB more that was sent and is not yet read, which no limit counts',
+                        said['waiting'])
+    assert 'waiting' not in first_lines(num_cells=1)
+
+
 def test_a_plan_that_fits_is_told_by_how_much():
     said = first_lines(num_cells=2, device_bytes=1e9)
     assert re.fullmatch(r'yes: [\d.]+ kB of 1 GB on the fullest device, 0%', said['fits'])
