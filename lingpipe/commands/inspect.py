@@ -20,7 +20,7 @@ from lingpipe.pipeline.planning.search_space import Choice, SearchSpace, keeps_s
 from lingpipe.pipeline.planning.step_forecast import hardware_of
 from lingpipe.pipeline.planning.subject import SecondsOf, Subject
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.reporting.plan_table import overview, short_device
+from lingpipe.training.reporting.plan_table import one_line, overview, short_device
 from lingpipe.training.reporting.step_time import measured_text
 from lingpipe.training.reporting.verdict import Verdict
 
@@ -57,7 +57,8 @@ def inspect(params: Experiment.Params, options: RunOptions) -> str:
         keeps_statistics(experiment.task.network))
     near = [other for other in space.choices() if other.is_one_step_from(choice)]
     source = _source(pipeline, options)
-    measured = measured_text(current.step_s if source else None, options.logdir)
+    measured = measured_text(current.step_s if source else None, options.logdir,
+                             one_line(current.plan))
     neighbours = best(candidates, near, num_wanted=1).candidates
     verdict = Verdict(current, fits, subject.limit, neighbours[0] if neighbours else None,
                       _devices_text(names, options), source, measured)

@@ -23,7 +23,7 @@ from lingpipe.pipeline.planning.breakdown import (
 from lingpipe.pipeline.planning.cell import edges_of_tasks
 from lingpipe.pipeline.planning.drawing import COLOURS
 from lingpipe.pipeline.planning.plan import Plan
-from lingpipe.training.reporting.plan_table import rendered
+from lingpipe.training.reporting.plan_table import one_line, rendered
 
 PART_COLOURS = {
     'forward': COLOURS['F'], 'backward': COLOURS['B'], 'recomputation': COLOURS['R'],
@@ -44,11 +44,13 @@ class BreakdownReport:
         anything ran, if these are seconds; 'replayed' from the measured times of the
         tasks and the update.
       notes: what is to be known about the numbers.
+      plan: `one_line` of the plan of these steps.
     """
     title: str
     measured: Breakdown
     predicted: dict[str, Breakdown]
     notes: tuple[str, ...]
+    plan: str = ''
 
     def errors(self) -> dict[str, float]:
         """Name of a prediction -> how much longer (above 0) or shorter than the measured step."""
@@ -84,6 +86,7 @@ class BreakdownReport:
     def to_json(self) -> dict[str, Any]:
         """Returns the numbers, in seconds, for programs."""
         return {'title': self.title,
+                'plan': self.plan,
                 'step_s': self.measured.step_s,
                 'measured': self.measured.mean,
                 'devices': [dict(device) for device in self.measured.devices],
@@ -147,7 +150,7 @@ def report(title: str, plan: Plan, measured: Sequence[StepTimes],
 
     return BreakdownReport(title, mean_of([breakdown_of(step) for step in measured]),
                            {name: breakdown_of(step) for name, step in predicted.items()},
-                           tuple(_notes(plan)))
+                           tuple(_notes(plan)), one_line(plan))
 
 
 def _notes(plan: Plan) -> list[str]:

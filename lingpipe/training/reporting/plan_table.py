@@ -61,6 +61,14 @@ def overview(plan: Plan, batch_size: int) -> str:
     return text
 
 
+def one_line(plan: Plan) -> str:
+    """Says which plan it is, of those that one experiment can have."""
+    p = plan.params
+    return (f'cells of {", ".join(map(str, plan.partition.layers_per_cell))} layers, '
+            f'{counted(p.num_replicas, "replica")}, {counted(p.num_micro_batches, "micro-batch")}, '
+            f'schedule {p.schedule}, recompute {_modes(p.modes)}')
+
+
 def short_device(name: str) -> str:
     """Returns 'CPU:1' for a device of this process, 'w2 GPU:0' for one of worker 2.
 

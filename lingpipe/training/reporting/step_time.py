@@ -17,21 +17,27 @@ def predicted_text(forecast: StepForecast) -> str:
     return f'{ms_text(forecast.step_s)} ms predicted{of_parts}'
 
 
-def measured_text(predicted_s: float | None, logdir: str) -> str:
+def measured_text(predicted_s: float | None, logdir: str, plan: str = '') -> str:
     """Says how long a step took, and how far predictions of it were off; '' if nobody knows.
 
     Args:
       predicted_s: the forecast of a step; None if nothing is known in seconds.
       logdir: of a run of the same experiment, perhaps with a timeline; '' if there is none.
+      plan: `one_line` of the plan whose step that is. The forecast says nothing of a step that was
+        measured with another one. '': it is not compared.
     """
     measured = _newest_breakdown(logdir) if logdir else None
     if measured is None:
         return ''
     step_s, replayed_s = measured['step_s'], measured['predicted']['replayed']['step_s']
-    text = f'{ms_text(step_s)} ms measured ({measured["title"]} of this logdir)'
-    if predicted_s is not None:
-        text += f': predicted {predicted_s / step_s - 1:+.1%},'
-    return f'{text} replayed {replayed_s / step_s - 1:+.1%}'
+    measured_plan = measured.get('plan') or plan   # Older files name none.
+    is_other = bool(plan) and measured_plan != plan
+    errors = [f'replayed {replayed_s / step_s - 1:+.1%}']
+    if predicted_s is not None and not is_other:
+        errors.insert(0, f'predicted {predicted_s / step_s - 1:+.1%}')
+    of_plan = f' with another plan ({measured_plan})' if is_other else ''
+    return (f'{ms_text(step_s)} ms measured ({measured["title"]} of this logdir){of_plan}: '
+            f'{", ".join(errors)}')
 
 
 def ms_text(seconds: float) -> str:

@@ -63,7 +63,7 @@ class Verdict:
     def _step(self) -> list[str]:
         """Lines on the time of a step, and where it is known from."""
         if not self.source:
-            return [*([f'step      {self.measured}'] if self.measured else []),
+            return [*(_wrapped(f'step      {self.measured}') if self.measured else []),
                     *_wrapped('seconds   unknown, all is compared by FLOPs; say what the devices '
                               'are, as --device_type=h100, or measure the layers with '
                               'lingpipe.tools.show_partition --measure')]
