@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from lingpipe import cluster
 from lingpipe.cluster import devices
+from lingpipe.commands.plan_freedom import freedom
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.dataflow import Element, num_examples
@@ -16,10 +17,11 @@ from lingpipe.pipeline.planning.hardware import Hardware, device_type
 from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan_search import best
-from lingpipe.pipeline.planning.search_space import Choice, SearchSpace, keeps_statistics
+from lingpipe.pipeline.planning.search_space import FREE, Choice, SearchSpace, keeps_statistics
 from lingpipe.pipeline.planning.step_forecast import hardware_of
 from lingpipe.pipeline.planning.subject import SecondsOf, Subject
 from lingpipe.training.experiment import Experiment
+from lingpipe.training.reporting.candidate_table import value_text
 from lingpipe.training.reporting.plan_table import one_line, overview, short_device
 from lingpipe.training.reporting.step_time import measured_text
 from lingpipe.training.reporting.verdict import Verdict
@@ -61,7 +63,8 @@ def inspect(params: Experiment.Params, options: RunOptions) -> str:
                              one_line(current.plan))
     neighbours = best(candidates, near, num_wanted=1).candidates
     verdict = Verdict(current, fits, subject.limit, neighbours[0] if neighbours else None,
-                      _devices_text(names, options), source, measured)
+                      _devices_text(names, options), source, measured,
+                      _planned(pipeline, options, source))
     remarks = ''.join(f'{remark}\n' for remark in experiment.task.remarks())
     return (f'{verdict.text()}\n{overview(current.plan, params.train_input.batch_size)}'
             f'{remarks}')
@@ -94,6 +97,19 @@ def _devices_text(names: Sequence[str], options: RunOptions) -> str:
     if 'CPU' in kinds and is_here:
         return f'{what}; logical CPU devices share the processors and the memory of this machine'
     return what
+
+
+def _planned(pipeline: PipelineParams, options: RunOptions, source: str) -> str:
+    """Says which values a planner has chosen, and by what; '' if none has."""
+    allowed = freedom(options)
+    if not allowed.free:
+        return ''
+    names = [name for name in FREE if name in allowed.free]
+    if pipeline.layers_per_cell and 'layers_per_cell' not in allowed.given:
+        names.append('layers_per_cell')
+    chosen = [f'{name}={value_text(pipeline[name])}' for name in names]
+    by_what = '' if source else ', by layers that it timed; all other lines compare by FLOPs'
+    return f'chose {", ".join(chosen)}{by_what}'
 
 
 def _source(pipeline: PipelineParams, options: RunOptions) -> str:

@@ -24,6 +24,7 @@ class Verdict:
       devices: what they are, for people.
       source: where the seconds come from, for people; '' if there are none, but FLOPs.
       measured: what `measured_text` says.
+      planned: which values a planner has chosen, for people; '' if none has.
     """
     current: Candidate
     fits: bool
@@ -32,6 +33,7 @@ class Verdict:
     devices: str
     source: str
     measured: str = ''
+    planned: str = ''
 
     def text(self) -> str:
         """A few lines of at most 80 columns, each with the name of what it says first."""
@@ -48,6 +50,7 @@ class Verdict:
             + (f'; most is lost to {lost}' if lost not in ('work', 'bubble') else ''),
             f'to change {self._change()}',
             *self._step(),
+            *(_wrapped(f'planner   {self.planned}') if self.planned else []),
             *_wrapped(f'devices   {self.devices}'),
         ]
         return '\n'.join(lines) + '\n'

@@ -11,11 +11,12 @@ from tests.lingpipe.pipeline.execution.test_stateful_ops import StatefulRandom
 from tests.support.tiny_experiment import Tiny
 
 
-def first_lines(device_type='', devices='', **pipeline):
+def first_lines(device_type='', devices='', overrides=(), **pipeline):
     """What inspect says, by the names of its first lines; none is longer than 80 columns."""
     params = Tiny.params()
     params.pipeline.set(**pipeline)
-    text = inspect(params, RunOptions('inspect', device_type=device_type, devices=devices))
+    text = inspect(params, RunOptions('inspect', device_type=device_type, devices=devices,
+                                      overrides=overrides))
     said: dict[str, str] = {}
     for line in text.partition('\n\n')[0].splitlines():
         assert len(line) <= 80
@@ -89,6 +90,22 @@ def test_it_says_what_the_devices_are_and_where_seconds_come_from():
     timed = first_lines(num_cells=2, layer_seconds=(0.004,) * count)
     assert timed['seconds'].startswith('measured: those of every layer are in')
     assert ' ms predicted (slots ' in timed['step']
+
+
+def test_it_says_what_a_planner_has_chosen_and_by_what():
+    """A plan by timed layers was shown by FLOPs, as one that is badly cut, without a word."""
+    count = len(Tiny.params().instantiate().make_plan().elements)
+    auto = {'overrides': ('pipeline.num_cells=auto',), 'num_cells': 2,
+            'layers_per_cell': (1, count - 1)}
+    assert first_lines(**auto)['planner'] == (
+        f'chose num_cells=2, layers_per_cell=[1,{count - 1}], by layers that it timed; all other '
+        'lines compare by FLOPs')
+    assert first_lines(**auto, device_type='h100')['planner'] == (
+        f'chose num_cells=2, layers_per_cell=[1,{count - 1}]')
+    by_hand = f'pipeline.layers_per_cell=[1,{count - 1}]'
+    auto['overrides'] = (*auto['overrides'], by_hand)
+    assert first_lines(**auto, device_type='h100')['planner'] == 'chose num_cells=2'
+    assert 'planner' not in first_lines(num_cells=2)
 
 
 def test_a_layer_that_training_refuses_is_refused():
