@@ -177,6 +177,10 @@ def _why_no_choice(space: SearchSpace, allowed: Freedom) -> str:
             return (f'pipeline.{name}={getattr(p, name)} does not divide the batch of '
                     f'{counted(space.batch_size, "example")}; use a divisor, or leave it to the '
                     'planner.')
+    if 'num_cells' in allowed.held and p.num_cells > space.num_units:
+        return (f'pipeline.num_cells={p.num_cells} is more than the '
+                f'{counted(space.num_units, "part")} that the network can be cut into; use fewer '
+                'cells, or leave it to the planner.')
     return (f'no plan has {held or "these values"} on {counted(space.num_devices, "device")} with '
             f'a batch of {counted(space.batch_size, "example")}'
             f'{" whose micro-batches stay as they are" if space.keeps_micro_batches else ""}; '

@@ -85,12 +85,18 @@ def choose_partition(elements: tuple[Element, ...], times: LayerTimes,
     """The partition by hand that the Params have, or the best one if memory does not matter.
 
     Raises:
-      ValueError: there are more cells than layers, or the partition by hand does not add up.
+      ValueError: there are more cells than the network can be cut into, or the partition by hand
+        does not add up.
     """
     if params.layers_per_cell:
         return Partition(elements, _spans_by_hand(params.layers_per_cell, len(elements)))
 
     units = units_of(elements)
+    if len(units) < len(elements) and params.num_cells > len(units):
+        raise ValueError(
+            f'num_cells={params.num_cells} is more than the {counted(len(units), "part")} that the '
+            'network can be cut into, since layers of a Sequential with is_unit stay together; use '
+            'fewer cells, or set is_unit=False.')
     costs = costs_of_cells(units, times, params)
     first, last = costs[0], costs[-1]
     if any(of_cell != first for of_cell in costs[:-1]):

@@ -92,6 +92,8 @@ def test_layers_are_timed_without_a_device_type(capsys, monkeypatch):
     (['--device_type=h100'], r'not how many there are; name them, as --devices=gpu:0-7'),
     ([*ON_H100, '--set=pipeline.num_cells=5', '--set=pipeline.num_replicas=2'],
      r'no plan has num_cells=5, num_replicas=2 on 4 devices with a batch of 8 examples; leave one'),
+    ([*ON_H100, '--set=pipeline.num_cells=100'],
+     r'num_cells=100 is more than the \d+ parts that the network can be cut into; use fewer cells'),
     ([*ON_H100, '--set=pipeline.num_replicas=3'],
      r'pipeline.num_replicas=3 does not divide the batch of 8 examples; use a divisor, or leave'),
     ([*ON_H100, '--set=pipeline.num_micro_batches=3', '--set=pipeline.sum_groups=3'],

@@ -99,6 +99,9 @@ def test_a_partition_does_not_cut_a_unit():
     even = LayerTimes(forward=(1,) * 4, backward=(0,) * 4, weight=(0,) * 4, repeated=(0,) * 4)
     partition = choose_partition(elements, even, PipelineParams(num_cells=2, recompute='none'))
     assert partition.layers_per_cell == (1, 3)
+    sentence = 'num_cells=4 is more than the 3 parts that the network can be cut into, since layers'
+    with pytest.raises(ValueError, match=sentence):   # It said: than the 3 layers. There are 4.
+        choose_partition(elements, even, PipelineParams(num_cells=4, recompute='none'))
 
 
 @pytest.mark.parametrize(('pipeline', 'sentence'), [
