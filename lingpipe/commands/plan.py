@@ -22,6 +22,7 @@ from lingpipe.pipeline.execution.measured_hardware import free_bytes, measured_h
 from lingpipe.pipeline.execution.measured_layers import MeasuredLayers
 from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.hardware import Hardware, device_type
+from lingpipe.pipeline.planning.layout import num_devices_for
 from lingpipe.pipeline.planning.moved_cuts import with_moved_cuts
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan_search import MOST_EFFORT, Found, best
@@ -91,6 +92,8 @@ def make_search(params: Experiment.Params, options: RunOptions, allowed: Freedom
         keeps_micro_batches=keeps_statistics(network) and not options.may_change_statistics)
     choices = [choice for choice in space.choices()
                if not pipeline.layers_per_cell or choice.num_cells == len(pipeline.layers_per_cell)]
+    if 'num_replicas' in allowed.free:
+        choices = [choice for choice in choices if not _replicas_share(choice, names, pipeline)]
     if not choices:
         raise ValueError(_why_no_choice(space, allowed))
 
@@ -99,6 +102,16 @@ def make_search(params: Experiment.Params, options: RunOptions, allowed: Freedom
                       seconds_of, learner.is_frozen, learner.slot_bytes,
                       learner.update_bytes)
     return Search(Candidates(subject), choices)
+
+
+def _replicas_share(choice: Choice, names: Sequence[str], pipeline: PipelineParams) -> bool:
+    """Whether two replicas would be on one device, where the forecast of a step lets both run."""
+    size = choice.num_cells
+    if choice.num_replicas * size > len(names):
+        size = num_devices_for(choice.schedule, size, pipeline.cells_per_device)
+    places = [{cluster.place(name) for name in names[r * size:(r + 1) * size]}
+              for r in range(choice.num_replicas)]
+    return len(set().union(*places)) < sum(map(len, places))
 
 
 def all_devices(params: Experiment.Params, options: RunOptions) -> tuple[str, ...]:

@@ -113,6 +113,15 @@ def test_the_smallest_limit_of_the_error_fits(capsys):
     assert error_of(capsys, *flags, f'--set=pipeline.device_bytes={int(limit) - 1}')
 
 
+def test_replicas_of_a_plan_share_no_device(capsys):
+    """Two replicas on one GPU were said to be faster than one, as if each had it alone."""
+    on_one = plans(capsys, '--devices=4*gpu:0', '--device_type=h100')
+    assert {plan['num_replicas'] for plan in on_one} == {1}
+    assert max(plan['num_cells'] for plan in on_one) > 1
+    assert 2 in {plan['num_replicas'] for plan in plans(
+        capsys, '--devices=gpu:0-1', '--device_type=h100')}
+
+
 def test_modes_of_cells_and_devices_of_several_cells_are_shown(capsys):
     shown = printed(capsys, '--devices=2*gpu:0-1', '--device_type=h100',
                     '--set=pipeline.num_cells=2', '--set=pipeline.recompute=cell,none')
