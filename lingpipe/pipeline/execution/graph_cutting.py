@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
+from lingpipe.pipeline.execution.ordered_sums import ordered_sum
 from lingpipe.pricing import ancestors, stateful_types
 from lingpipe.process import graph_lifetime, tensorflow_settings
 
@@ -79,7 +80,7 @@ class Subgraphs:
         subgraph.library.CopyFrom(self._def.library)
         used = set()
         for name in dict.fromkeys(self._same.get(name, name) for name in names):
-            node = subgraph.node.add()
+            node = tf.compat.v1.NodeDef()
             node.CopyFrom(self._nodes[name])
             # Drops colocation with ops that may be in another part: a task is on one device anyway.
             node.attr.pop('_class', None)
@@ -93,6 +94,7 @@ class Subgraphs:
                     node.input.append(f'^{self._same.get(read[1:], read[1:])}')
             node.input.extend(f'^{self._same.get(other, other)}'
                               for other in self._waits.get(name, ()) if other in names)
+            subgraph.node.extend(ordered_sum(node))
         return subgraph, used
 
 
