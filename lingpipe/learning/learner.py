@@ -96,6 +96,7 @@ class Learner(Configurable):
         self._rate: learning_rates.Schedule = self.params.learning_rate.instantiate()
         check_rate(self._rate, type(self._rate).__name__)
         self._optimizer.check_decay(self.params.weight_decay)
+        self._optimizer.check_arguments(self.params.weight_decay)
         self._rule = UpdateRule(
             functools.partial(self._optimizer.make, self.params.bfloat16_slots),
             self._optimizer.copied_slots, self.learning_rate, self._rate_factor,

@@ -16,6 +16,17 @@ from lingpipe.learning.rounded_slots import with_rounded_slots
 _NOT_CALLED = ('apply', 'apply_gradients', '_backend_apply_gradients', 'scale_loss',
                'finalize_variable_values')
 
+# Arguments of a Keras optimizer on which only methods that are not called act -> what to do.
+_OF_THE_LEARNER = {
+    'weight_decay': 'set weight_decay of the learner, or give the optimizer weight_decay=None',
+    'clipnorm': 'leave it out, and set clip_norm of the learner, which is of all weights together',
+    'global_clipnorm': 'leave it out, and set clip_norm of the learner',
+    'clipvalue': 'leave it out, and set clip_norm of the learner, or clip in update_step',
+    'use_ema': 'leave it out, and set ema_decay of the learner',
+    'loss_scale_factor': 'leave it out: losses are not scaled',
+    'gradient_accumulation_steps': 'leave it out, and set accumulate of the learner',
+}
+
 # Packages whose optimizers treat weights alike that have the same slots, whatever their paths.
 _BLIND_TO_PATHS = frozenset(['keras', 'lingpipe'])
 
@@ -99,6 +110,28 @@ class Optimizer(Configurable):
 
     def check_decay(self, weight_decay: float) -> None:
         """Raises ValueError if the optimizer does not go with the learner's weight decay."""
+
+    def check_arguments(self, weight_decay: float) -> None:
+        """Refuses arguments of a user's own optimizer in whose place the Learner acts.
+
+        A Keras class has some by default, as the weight decay of keras.optimizers.AdamW.
+
+        Args:
+          weight_decay: the learner's, which takes the place of the optimizer's.
+
+        Raises:
+          ValueError: the Keras optimizer has one of them, which would be ignored.
+        """
+        names_it = next(one for one in type(self).__mro__ if 'keras_class' in vars(one))
+        if names_it.__module__.split('.')[0] in _BLIND_TO_PATHS:
+            return
+        optimizer = self.make()
+        for name, remedy in _OF_THE_LEARNER.items():
+            value = getattr(optimizer, name, None)
+            if value and not (name == 'weight_decay' and weight_decay):
+                raise ValueError(f'the optimizer {_shown(self.keras_class)} has {name}={value}, '
+                                 'which would be ignored, since the Learner acts in its place; '
+                                 f'{remedy}.')
 
     def check_weight(self, path: str, shape: tf.TensorShape, dtype: tf.DType) -> None:
         """Raises ValueError if the optimizer cannot train such a weight.
