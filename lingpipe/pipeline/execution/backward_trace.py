@@ -17,6 +17,7 @@ from lingpipe.layers.context import Emissions
 from lingpipe.learning.gradient import Gradient
 from lingpipe.pipeline.execution.forward_trace import ForwardTrace
 from lingpipe.pipeline.execution.layer_call import LayerResult
+from lingpipe.pipeline.execution.weight_check import check_weight
 from lingpipe.pipeline.planning.cell import Leaf, leaves_of
 from lingpipe.pricing import ancestors
 
@@ -61,6 +62,9 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
       forward: the cell, traced forward.
       sums: where gradients of weights are added.
       gradients_in: leaf -> the sum of its gradients of later cells.
+
+    Raises:
+      ValueError: the weight of the main loss has a gradient.
     """
     gradients = dict(gradients_in)
     added: list[tf.Operation] = []
@@ -72,6 +76,7 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
         element = result.call.element
         if not element.has_backward:
             continue
+        check_weight(result)
         # Without `waits`, TensorFlow goes on to the next layer and puts off the gradients of
         # weights. These, or what they read, then stay in memory for several layers at once. So does
         # what a backward makes of forward tensors alone, which could run before any gradient comes.
