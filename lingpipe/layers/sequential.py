@@ -20,6 +20,7 @@ changes no bit of a result and no key of a checkpoint.
 """
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -167,6 +168,21 @@ class Repeat(Sequential):
         name = p.body.name or 'layer'
         p.layers = tuple(p.body.copy().set(name=f'{name}_{i}') for i in range(p.times))
         super().__init__(p, path)
+
+
+def check_paths(network: Layer) -> None:
+    """Raises ValueError if two layers or two weights below a layer have one path.
+
+    Names with a slash can do that: a layer 'a/b' beside a Sequential 'a' that has a layer 'b'.
+    """
+    paths_by_kind = {'layers': [layer.path for layer in network.layers()],
+                     'weights': [weight.path for weight in network.weights()]}
+    for kind, paths in paths_by_kind.items():
+        path, count = next(iter(collections.Counter(paths).most_common(1)), ('', 0))
+        if count > 1:
+            raise ValueError(f'{count} {kind} have the path {path!r}, but a path belongs to one, '
+                             'since it is the key of checkpoints and of seeds; give them names '
+                             'without a slash that differ.')
 
 
 SequentialParams = TypeVar('SequentialParams', bound=Sequential.Params)

@@ -19,7 +19,7 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.masks import after
 from lingpipe.layers.nested import Nested
-from lingpipe.layers.sequential import Sequential, arguments
+from lingpipe.layers.sequential import Sequential, arguments, check_paths
 from lingpipe.layers.weight import Weight
 from lingpipe.pricing import Residuals, gradient_rows, price, residuals_of_layer
 from lingpipe.process.error_text import blaming, sentence, symbolic_remedy
@@ -129,8 +129,9 @@ def wire(network: Sequential, batch_spec: Mapping[str, Nested],
 
     Raises:
       ValueError: a layer reads what nobody writes, or shares a weight that does not exist or has
-        another shape.
+        another shape, or two have one path.
     """
+    check_paths(network)
     _check_shared_names(network)
     weights_by_path = {weight.path: weight for weight in network.weights()}
 

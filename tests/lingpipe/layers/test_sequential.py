@@ -10,6 +10,7 @@ import tensorflow as tf
 from lingpipe.layers import Activation, CrossEntropyLoss, Dense, Repeat, Sequential
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
+from lingpipe.layers.sequential import check_paths
 
 
 class Split(Layer):
@@ -129,3 +130,25 @@ def test_a_weight_before_the_base_class_is_refused() -> None:
 def test_a_number_of_repetitions_that_makes_no_network_is_refused(times: int, found: str) -> None:
     with pytest.raises(ValueError, match=f'times={times} is {found}; use 1 to 10000'):
         Repeat.Params(body=dense(), times=times)
+
+
+def test_two_layers_of_one_path_are_refused() -> None:
+    """They shared their weights, since a network holds one weight for each path."""
+    net = network(Sequential.Params(name='a', layers=(dense('b'),)), dense('a/b'))
+    with pytest.raises(ValueError, match="2 layers have the path 'net/a/b', but a path belongs to "
+                                         'one.*; give them names without a slash'):
+        check_paths(net)
+
+
+class SlashedWeight(Layer):
+    """Has a weight whose name is the path of its child's."""
+
+    def __init__(self, params: Any, path: str = ''):
+        super().__init__(params, path)
+        self.add_child(dense('b'))
+        self.add_weight('b/w', [4, 4])
+
+
+def test_two_weights_of_one_path_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 weights have the path 'net/a/b/w'"):
+        check_paths(network(SlashedWeight.Params(name='a')))

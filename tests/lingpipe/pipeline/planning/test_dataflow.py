@@ -119,6 +119,9 @@ def test_the_owner_of_a_weight_is_the_one_it_shares_or_itself():
      'model/one/w of bfloat16 shares model/in/w of float32; shared weights must have one dtype.'),
     (Tied.Params(name='one', dim=8, share={'w': 'model/one/w'}),
      'model/one/w shares model/one/w, which itself shares model/one/w; share that one.'),
+    (Sequential.Params(name='one', layers=(
+        Sequential.Params(name='a', layers=(dense('b', 8, 8),)), dense('a/b', 8, 8))),
+     "2 layers have the path 'model/one/a/b', but a path belongs to one"),
     (layers.Dense.Params(name='one', input_dim=16, units=8),
      "(while pricing model/one for x: ('float32', (4, 8)))"),
     (layers.Dense.Params(name='one', input_dim=16, units=8, reads={'x': 'labels'}),
