@@ -83,7 +83,7 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
         if impure_types(op):
             raise impure(layer.path, op)
     for name, value in flatten(outputs):
-        if not tf.is_tensor(value):
+        if not isinstance(value, tf.Tensor):   # A RaggedTensor and a SparseTensor are several.
             raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns a value of '
                              f'type {type(value).__name__}{f" as {name!r}" if name else ""}, but a '
                              'layer returns a tensor or a dict of tensors; return several as '

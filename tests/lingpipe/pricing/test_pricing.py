@@ -148,7 +148,9 @@ def test_an_unknown_batch_size_is_refused_with_the_layer_s_path() -> None:
 
 @pytest.mark.parametrize('outputs, found',
                          [(lambda x: (x, x), 'tuple'),
-                          (lambda x: {'y': {'z': [x]}}, "list as 'y/z'"), (lambda x: 3., 'float')])
+                          (lambda x: {'y': {'z': [x]}}, "list as 'y/z'"), (lambda x: 3., 'float'),
+                          (tf.RaggedTensor.from_tensor, 'RaggedTensor'),
+                          (lambda x: {'y': tf.sparse.from_dense(x)}, "SparseTensor as 'y'")])
 def test_what_is_no_tensor_is_refused_as_an_output(outputs: Callable[..., Any], found: str) -> None:
     with pytest.raises(ValueError, match=f'^traced: fprop of Traced returns a value of type '
                                          f'{found}, but a layer returns a tensor or a '
