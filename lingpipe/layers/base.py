@@ -62,13 +62,13 @@ class Layer(DecodedFunction, LayerTraits):
 
     def add_weight(self, name: str, shape: Sequence[int],
                    initializer: Initializer = 'glorot_uniform', *,
-                   is_trainable: bool = True, dtype: tf.DType = tf.float32) -> None:
+                   is_trainable: bool = True, dtype: tf.DType | str = tf.float32) -> None:
         """Declares theta.<name>."""
         self.check_begun()
         check_name(self.path, name, {**self.own_weights, **self.children})
         self.own_weights[name] = Weight(
-            f'{self.path}/{name}', whole_numbers(self.path, name, shape), initializer, dtype,
-            is_trainable, self.params.share.get(name))
+            f'{self.path}/{name}', whole_numbers(self.path, name, shape), initializer,
+            tf.as_dtype(dtype), is_trainable, self.params.share.get(name))
 
     def add_child(self, params: Layer.Params, name: str = '') -> Any:
         """Makes a layer under this one's path and returns it; its weights are theta.<name>."""

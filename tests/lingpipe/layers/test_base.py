@@ -40,6 +40,12 @@ def test_the_shape_of_a_weight_is_a_list_of_whole_numbers(shape: object, shown: 
         layer.add_weight('w', shape)
 
 
+def test_the_dtype_of_a_weight_may_be_a_name() -> None:
+    layer = Own.Params(name='own').instantiate('model/own')
+    layer.add_weight('count', [], 'zeros', is_trainable=False, dtype='int64')
+    assert layer.own_weights['count'].dtype == tf.int64
+
+
 @pytest.mark.parametrize('method, end', [('', '.'), ('call', ' in place of call.'),
                                          ('forward', ' in place of forward.')])
 def test_a_layer_without_fprop_is_told_what_to_write(method: str, end: str) -> None:
