@@ -59,7 +59,8 @@ class Context:
 
     Attributes:
       training: whether dropout drops and BatchNorm uses the micro-batch's own statistics.
-      step: the number of updates made before this one, an int64 scalar tensor.
+      step: the number of updates made before this one, an int64 scalar tensor; outside training
+        always 0, however long the weights have trained.
       emissions: what the call emits.
       mean_weight: the mean weight of a micro-batch, a float32 scalar: the sum of the main loss's
         weights, over all replicas, divided by R M.
