@@ -27,7 +27,7 @@ from lingpipe.tasks.text.documents import Format, documents, source_paths
 from lingpipe.tasks.text.vocabulary import (
     Pieces,
     Vocabulary,
-    check_is_no_folder,
+    check_is_file,
     open_vocabulary,
     train_vocabulary,
 )
@@ -140,7 +140,8 @@ def tokens_of(directory: str, recipe: Recipe) -> Tokens:
     """
     if not recipe.files:
         return Tokens(directory)
-    check_is_no_folder(recipe.vocabulary)
+    if recipe.vocabulary:
+        check_is_file(recipe.vocabulary)
     # With a slash at its end, the temporary directory beside it would be in it.
     directory = directory.rstrip(os.sep) or directory
     if not os.path.exists(os.path.join(directory, 'facts.json')):

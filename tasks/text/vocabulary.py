@@ -29,7 +29,7 @@ from lingpipe.tasks.translation.corpus.vocabulary import (
 )
 from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary as SharedVocabulary
 
-__all__ = ['END', 'PAD', 'START', 'Pieces', 'Vocabulary', 'check_is_no_folder', 'open_vocabulary',
+__all__ = ['END', 'PAD', 'START', 'Pieces', 'Vocabulary', 'check_is_file', 'open_vocabulary',
            'train_vocabulary']
 
 _MOST_CHARACTERS = 1000   # of a part of a line: at most 4,000 bytes of UTF-8
@@ -95,11 +95,14 @@ class Pieces(SharedVocabulary):
         return np.array([0 if i < UNKNOWN else size for i, size in enumerate(sizes)])
 
 
-def check_is_no_folder(path: str) -> None:
-    """Raises ValueError if the path of a vocabulary is that of a folder."""
+def check_is_file(path: str) -> None:
+    """Raises ValueError unless the path of a vocabulary is that of a file."""
     if os.path.isdir(path):
         raise ValueError(f'{path} is a folder, and a vocabulary is a file; name the one in it, '
                          'such as tokenizer.json.')
+    if not os.path.exists(path):
+        raise ValueError(f'{path} is no file; name the vocabulary where it is: a tokenizer.json, '
+                         'or a model, which lingpipe.tools.train_vocabulary makes.')
 
 
 def open_vocabulary(path: str, facts: Mapping[str, Any]) -> Vocabulary:
@@ -113,7 +116,7 @@ def open_vocabulary(path: str, facts: Mapping[str, Any]) -> Vocabulary:
     Raises:
       ValueError: what reads it or the file is missing, or the file is damaged.
     """
-    check_is_no_folder(path)
+    check_is_file(path)
     if path.endswith('.json'):
         return Tokenizer(path, facts.get('ends', ()), facts.get('chat_template'))
     return Pieces(path)

@@ -226,6 +226,8 @@ def test_a_vocabulary_is_a_file_and_needs_text(tmp_path: Path) -> None:
     params(tmp_path).instantiate().dataset()   # Tokens that are there compare its content.
     with pytest.raises(ValueError, match='is a folder, .*; name the one in it, such as tokenizer'):
         params(tmp_path, vocabulary=str(tmp_path)).instantiate().dataset()
+    with pytest.raises(ValueError, match='gone.model is no file; name the vocabulary where it is'):
+        params(tmp_path, vocabulary=str(tmp_path / 'gone.model')).instantiate().dataset()
     with pytest.raises(ValueError, match='is no file; train a vocabulary'):
         Pieces(str(tmp_path))
     with pytest.raises(ValueError, match='is no file; name the tokenizer.json of a folder'):
