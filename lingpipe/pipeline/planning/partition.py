@@ -13,6 +13,7 @@ from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.units import Units, units_of
 from lingpipe.wording.counts import counted
+from lingpipe.wording.values import shortened
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,12 +87,14 @@ def choose_partition(elements: tuple[Element, ...], times: LayerTimes,
 
     Raises:
       ValueError: there are more cells than the network can be cut into, or the partition by hand
-        does not add up.
+        does not add up or cuts layers that stay together.
     """
-    if params.layers_per_cell:
-        return Partition(elements, _spans_by_hand(params.layers_per_cell, len(elements)))
-
     units = units_of(elements)
+    if params.layers_per_cell:
+        spans = _spans_by_hand(params.layers_per_cell, len(elements))
+        _check_units(params.layers_per_cell, spans, units)
+        return Partition(elements, spans)
+
     if len(units) < len(elements) and params.num_cells > len(units):
         raise ValueError(
             f'num_cells={params.num_cells} is more than the {counted(len(units), "part")} that the '
@@ -146,3 +149,14 @@ def _spans_by_hand(counts: Sequence[int], num_layers: int) -> tuple[range, ...]:
             'must hold all.')
     starts = [sum(counts[:k]) for k in range(len(counts))]
     return tuple(range(start, start + count) for start, count in zip(starts, counts, strict=True))
+
+
+def _check_units(counts: Sequence[int], spans: Sequence[range], units: Units) -> None:
+    """Raises ValueError if a cell begins within layers that stay together."""
+    for span in spans:
+        if span.start not in units.starts:
+            allowed = ', '.join(map(str, units.starts[1:-1]))
+            raise ValueError(
+                f'layers_per_cell={list(counts)} cuts after {counted(span.start, "layer")}, within '
+                f'a Sequential with is_unit, whose layers stay together; cut after one of '
+                f'{shortened(allowed)} layers, or set is_unit=False.')

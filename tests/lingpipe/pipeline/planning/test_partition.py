@@ -104,6 +104,16 @@ def test_a_partition_does_not_cut_a_unit():
         choose_partition(elements, even, PipelineParams(num_cells=4, recompute='none'))
 
 
+def test_a_partition_by_hand_does_not_cut_a_unit_either():
+    """It did, without a word."""
+    unit = Sequential.Params(name='unit', is_unit=True, layers=(dense('b', 8, 8), dense('c', 8, 8)))
+    elements = wire(made(dense('a', 8, 8, reads={'x': 'image'}), unit), MICRO_BATCH_SPEC)
+    even = LayerTimes(forward=(1,) * 4, backward=(0,) * 4, weight=(0,) * 4, repeated=(0,) * 4)
+    with pytest.raises(ValueError, match=r'layers_per_cell=\[2, 2\] cuts after 2 layers, within a '
+                                         r'Sequential with is_unit, .*; cut after one of 1, 3 lay'):
+        choose_partition(elements, even, PipelineParams(num_cells=2, layers_per_cell=(2, 2)))
+
+
 @pytest.mark.parametrize(('pipeline', 'sentence'), [
     ({'num_cells': 2, 'layers_per_cell': (3, 4)},
      'layers_per_cell=[3, 4] adds up to 7, but the network has 4 layers; every cell needs at least '
