@@ -26,6 +26,7 @@ from lingpipe.checkpoint.hugging_face_names import (
     expert_of,
     is_constant,
     pieces_of,
+    shares_of,
     tensor_of,
     tied_tables,
     weight_of,
@@ -79,13 +80,14 @@ class _Piece(NamedTuple):
     Attributes:
       tensors: their names there: one, or one for each expert, in their order.
       is_stacked: whether each expert has its own.
-      part, num_parts: which of the parts of the last axis that it has here.
+      begin, end, of: which part of the last axis it has here: from begin / of to end / of.
       is_transposed: whether its last two axes are in the other order there.
     """
     tensors: tuple[str, ...]
     is_stacked: bool
-    part: int
-    num_parts: int
+    begin: int
+    end: int
+    of: int
     is_transposed: bool
 
 
@@ -122,7 +124,8 @@ class Folder:
             raise ValueError(f'{path} has tensors that the network has no place for: '
                              f'{_listed(unknown)}; take a folder of a model of the kinds that '
                              'docs/hugging-face.md names.')
-        self._places = _pieces_by_key(path, places)
+        shares = {name: shares_of(name, self.config) for name in places}
+        self._places = _pieces_by_key(path, places, shares)
         self.kinds = {key: self._kind(piece) for key, piece in self._places.items()}
 
     def read(self, key: str) -> np.ndarray:
@@ -168,8 +171,9 @@ class Folder:
         """What a tensor gives to a weight, in the layout of the network."""
         array: np.ndarray = self._files[name].get_tensor(name)
         array = array.swapaxes(-1, -2) if piece.is_transposed else array
-        if piece.num_parts > 1:
-            array = np.split(array, piece.num_parts, -1)[piece.part]
+        if piece.end - piece.begin < piece.of:
+            size = array.shape[-1] // piece.of
+            array = array[..., size * piece.begin:size * piece.end]
         return np.ascontiguousarray(array)
 
     def _kind(self, piece: _Piece) -> dict[str, Any]:
@@ -192,8 +196,8 @@ class Folder:
                              f'{", ".join(DTYPES)}.')
         if piece.is_transposed:
             shape[-2:] = shape[:-3:-1]
-        if shape and shape[-1] % piece.num_parts == 0:
-            shape[-1] //= piece.num_parts
+        if shape and shape[-1] % piece.of == 0:
+            shape[-1] = shape[-1] // piece.of * (piece.end - piece.begin)
         return {'shape': shape, 'dtype': DTYPES[dtype]}
 
     def _with_tensor(self, key: str) -> str:
@@ -218,8 +222,9 @@ class Folder:
         del self._files[name]
 
 
-def _pieces_by_key(path: str, places: Mapping[str, list[Place | None]]) -> dict[str, _Piece]:
-    """The pieces by the key of the weight, from the places of the pieces of each tensor.
+def _pieces_by_key(path: str, places: Mapping[str, list[Place | None]],
+                   shares: Mapping[str, list[int]]) -> dict[str, _Piece]:
+    """The pieces by the key of the weight, from places and widths of the pieces of each tensor.
 
     Raises:
       ValueError: a weight has several tensors other than one for each expert, or lacks an expert.
@@ -231,7 +236,8 @@ def _pieces_by_key(path: str, places: Mapping[str, list[Place | None]]) -> dict[
             assert place is not None
             key = f'{_PREFIX}{place.name}'
             names.setdefault(key, []).append(name)
-            pieces[key] = _Piece((), False, i, len(of_pieces), place.is_transposed)
+            begin, end = sum(shares[name][:i]), sum(shares[name][:i + 1])
+            pieces[key] = _Piece((), False, begin, end, sum(shares[name]), place.is_transposed)
     for key, tensors in names.items():
         by_expert = {expert_of(name): name for name in tensors}
         is_stacked = by_expert.keys() == set(range(len(tensors)))

@@ -5,6 +5,7 @@
     gemma3_text, olmo2   model.layers.0.post_feedforward_layernorm.weight    ffn_0/norm_after/scale
     qwen3_moe, olmoe     model.layers.0.mlp.experts.3.up_proj.weight         ffn_0/body/w_up
     mixtral              model.layers.0.block_sparse_moe.experts.3.w3.weight ffn_0/body/w_up
+    phi3                 model.layers.0.self_attn.qkv_proj.q.weight          attention_0/body/wq
     gpt2                 transformer.h.0.attn.c_attn.q.weight                attention_0/body/wq
     m2m_100              model.encoder.layers.0.self_attn.q_proj.weight      encoder_0/attention/wq
 
@@ -13,8 +14,9 @@ The paths are those below a LanguageModel (tasks/text) or, of m2m_100, a Transfo
 need no other order, since both rotate halves (layers/rotary.py).
 
 GPT-2 has them as they are here, but q, k and v side by side in one tensor, c_attn. Its pieces have
-names of their own here, as h.0.attn.c_attn.q.weight. In a folder that GPT2Model wrote, and not
-GPT2LMHeadModel, the names lack their first word, `transformer`.
+names of their own here, as h.0.attn.c_attn.q.weight. So it is with qkv_proj and gate_up_proj of
+Phi-3, where q is as wide as its heads, and k and v as theirs. In a folder that GPT2Model wrote, and
+not GPT2LMHeadModel, the names lack their first word, `transformer`.
 
 Of a mixture, each expert has tensors of its own, and all experts one weight [E, ...], whose name
 there has a * in place of the number: model.layers.0.mlp.experts.*.up_proj.weight. transformers 5
@@ -26,7 +28,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
@@ -71,6 +73,12 @@ _KERNELS = {
     **{f'model.layers.{{i}}.self_attn.{c}_proj.weight': f'attention_{{i}}/body/w{c}'
        for c in 'qkvo'},
     'lm_head.weight': 'softmax/w',
+}
+_FUSED = {   # of phi3, in place of those of the same weights
+    **{f'model.layers.{{i}}.self_attn.qkv_proj.{c}.weight': f'attention_{{i}}/body/w{c}'
+       for c in 'qkv'},
+    **{f'model.layers.{{i}}.mlp.gate_up_proj.{c}.weight': f'ffn_{{i}}/body/w_{c}'
+       for c in ('gate', 'up')},
 }
 _FEED_FORWARD = {f'model.layers.{{i}}.mlp.{c}_proj.weight': f'ffn_{{i}}/body/w_{c}'
                  for c in ('gate', 'up', 'down')}
@@ -136,7 +144,9 @@ _TABLES_BY_TYPE = {   # model_type -> those that are not transposed, those that 
     'm2m_100': (_PATHS_OF_M2M_100, _KERNELS_OF_M2M_100),
     'mixtral': (_NORMS | _PATHS, _KERNELS | _EXPERTS_OF_MIXTRAL),
     **dict.fromkeys(['qwen3_moe', 'olmoe'], (_NORMS | _PATHS, _KERNELS | _EXPERTS)),
-    **{kind: (norms | _PATHS, _KERNELS | _FEED_FORWARD) for kind, norms in _NORMS_BY_TYPE.items()}}
+    **{kind: (norms | _PATHS, _KERNELS | _FEED_FORWARD) for kind, norms in _NORMS_BY_TYPE.items()},
+    'phi3': (_NORMS | _PATHS, {theirs: ours for theirs, ours in (
+        _KERNELS | _FEED_FORWARD).items() if ours not in _FUSED.values()} | _FUSED)}
 _OF_LLAMA = (_NORMS | _PATHS, _KERNELS | _FEED_FORWARD)
 
 # Old files have these, which config.json says: speeds of rotations, the causal mask, and sinusoids.
@@ -154,8 +164,8 @@ def weight_of(tensor: str, model_type: str = 'llama') -> Place | None:
 def _weight_of(name: str, model_type: str) -> Place | None:
     norms = _NORMS_BY_TYPE.get(model_type, _NORMS)
     return _place(name, norms | _PATHS | _PATHS_OF_GPT2 | _PATHS_OF_M2M_100,
-                  _KERNELS | _FEED_FORWARD | _EXPERTS | _EXPERTS_OF_MIXTRAL | _FUSED_EXPERTS
-                  | _KERNELS_OF_M2M_100)
+                  _KERNELS | _FEED_FORWARD | _FUSED | _EXPERTS | _EXPERTS_OF_MIXTRAL
+                  | _FUSED_EXPERTS | _KERNELS_OF_M2M_100)
 
 
 def tensor_of(path: str, model_type: str = 'llama') -> Place | None:
@@ -183,6 +193,11 @@ def pieces_of(tensor: str, model_type: str) -> list[str]:
     """The names of what stands side by side in a tensor of a file, each of which is one weight."""
     if tensor.endswith('.experts.gate_up_proj'):
         return [f'{tensor}.{c}' for c in ('gate', 'up')]
+    if model_type == 'phi3':
+        module, kind = tensor.rpartition('.')[::2]
+        parts = {'qkv_proj': ('q', 'k', 'v'), 'gate_up_proj': ('gate', 'up')}.get(
+            module.rpartition('.')[2], ())
+        return [f'{module}.{part}.{kind}' for part in parts] or [tensor]
     if model_type != 'gpt2':
         return [tensor]
     has_root = tensor.startswith(('transformer.', 'lm_head.'))
@@ -191,9 +206,24 @@ def pieces_of(tensor: str, model_type: str) -> list[str]:
     return names if has_root else [f'transformer.{name}' for name in names]
 
 
+def shares_of(tensor: str, config: Mapping[str, Any]) -> list[int]:
+    """How wide the pieces of a tensor are, one beside the other.
+
+    Args:
+      tensor: its name.
+      config: what config.json says.
+    """
+    heads = config.get('num_attention_heads')
+    groups = config.get('num_key_value_heads') or heads
+    if tensor.endswith('.qkv_proj.weight') and isinstance(heads, int) and isinstance(groups, int):
+        return [heads, groups, groups]
+    return [1] * len(pieces_of(tensor, str(config.get('model_type'))))
+
+
 def whole_of(piece: str) -> str:
     """The name of the tensor of which something is a piece."""
-    return re.sub(r'\.c_attn\.[qkv]\.', '.c_attn.', piece)
+    return re.sub(r'\.(c_attn\.|qkv_proj\.|gate_up_proj\.(?=\w+\.weight))(q|k|v|gate|up)\.',
+                  r'.\1', piece)
 
 
 def is_constant(tensor: str) -> bool:

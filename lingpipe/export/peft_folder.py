@@ -41,7 +41,7 @@ def peft_folder(network: Layer, weights: Mapping[str, tf.Tensor], source: str) -
       source: where the weights began; a folder of Hugging Face is named as the base.
 
     Raises:
-      ValueError: the network has no adapters, or is none that Hugging Face has.
+      ValueError: the network has no adapters, or is none that Hugging Face has, or a Phi-3.
       OSError: `source` cannot be read.
     """
     model = described_model_of(network, 'peft')
@@ -52,6 +52,10 @@ def peft_folder(network: Layer, weights: Mapping[str, tf.Tensor], source: str) -
     is_from_there = hugging_face.is_folder(source)
     model_type = model.hugging_face_config(
         hugging_face.read_config(source) if is_from_there else {}, 'float32')['model_type']
+    if model_type == 'phi3':
+        raise ValueError('the adapters of this network stand beside projections that are one in '
+                         'the folder it began with (phi3), for which the format peft is not '
+                         'written; use hugging_face, which merges them.')
 
     tensors: dict[str, StoredWeight] = {}
     ranks: dict[str, int] = {}   # by the name of a module in its layer

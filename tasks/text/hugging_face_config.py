@@ -45,17 +45,19 @@ _CLASSES = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM',
             'mixtral': 'MixtralForCausalLM', 'qwen3_moe': 'Qwen3MoeForCausalLM',
             'olmoe': 'OlmoeForCausalLM', 'olmo2': 'Olmo2ForCausalLM', 'gemma': 'GemmaForCausalLM',
             'gemma3_text': 'Gemma3ForCausalLM', 'smollm3': 'SmolLM3ForCausalLM',
+            'phi3': 'Phi3ForCausalLM',
             'gpt2': 'GPT2LMHeadModel'}
 _GEMMA = ('gemma', 'gemma3_text')
 _NORMS = {'olmo2': 'after', 'gemma3_text': 'both'}   # before what is normalised, of the others
 
 # Defaults of transformers that are others than those of llama.
-_EPSILONS = {'mixtral': 1e-5, 'olmoe': 1e-5, 'olmo2': 1e-5}
+_EPSILONS = dict.fromkeys(['mixtral', 'olmoe', 'olmo2', 'phi3'], 1e-5)
 
 # Field -> the values with which it is as if it were not there; a field may be missing.
 _SUPPORTED: dict[str, tuple[Any, ...]] = {
     'attention_dropout': (0, None),
     'mlp_bias': (False, None),
+    **dict.fromkeys(['resid_pdrop', 'embd_pdrop'], (0, None)),
     'partial_rotary_factor': (1, None),
     'quantization_config': (None,),
     **SUPPORTED,
@@ -114,8 +116,8 @@ def fields_of(config: Config) -> dict[str, Any]:
 def _fields_of_llama(config: Config, kind: str) -> dict[str, Any]:
     """Does what `fields_of` does, for LLaMA and its kin."""
     num_heads, dim = number(config, 'num_attention_heads'), number(config, 'hidden_size')
-    # null means num_heads, and so does a missing field of these two. Others have other defaults.
-    default = None if kind in ('llama', 'olmoe', 'olmo2') else 0
+    # null means num_heads, and so does a missing field of these. Others have other defaults.
+    default = None if kind in ('llama', 'olmoe', 'olmo2', 'phi3') else 0
     has_groups = config.get('num_key_value_heads', default) is not None
     has_head_dim = kind in ('qwen3', *_GEMMA) or config.get('head_dim') is not None
     head_dim = number(config, 'head_dim') if has_head_dim else dim // num_heads
@@ -294,5 +296,5 @@ def _supported(kind: str) -> dict[str, tuple[Any, ...]]:
 def _biases(config: Config, kind: str) -> str:
     if kind == 'qwen2':
         return 'qkv'
-    has_biases = kind not in ('mistral', 'mixtral') and flag(config, 'attention_bias')
+    has_biases = kind not in ('mistral', 'mixtral', 'phi3') and flag(config, 'attention_bias')
     return 'all' if has_biases else 'none'

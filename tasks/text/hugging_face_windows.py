@@ -1,7 +1,7 @@
 """Windows: what config.json says of sliding windows, as fields of a LanguageModel, and back.
 
     mistral         sliding_window of all layers
-    mixtral         the same, if it is there
+    mixtral, phi3   the same, if it is there
     qwen3_moe       the same, if use_sliding_window is true
     qwen2, qwen3    sliding_window of the layers from max_window_layers on, or of those that
                     layer_types names, if use_sliding_window is true
@@ -26,7 +26,7 @@ def windows_of(config: Config, kind: str) -> dict[str, Any]:
         if not isinstance(first, int) or first < 0:
             refuse('max_window_layers', first, 'a number of layers is')
     elif (kind == 'mistral' or kind == 'qwen3_moe' and flag(config, 'use_sliding_window')
-          or kind == 'mixtral' and 'sliding_window' in config):
+          or kind in ('mixtral', 'phi3') and 'sliding_window' in config):
         window = _window(config)
     elif kind == 'llama' and config.get('sliding_window') is not None:
         refuse('sliding_window', config['sliding_window'], 'null is, as llama has none')

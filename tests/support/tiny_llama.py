@@ -46,6 +46,7 @@ KINDS: dict[str, dict[str, Any]] = {
     'olmoe': {'model_type': 'olmoe', 'num_hidden_layers': 1, 'num_experts': 3,
               'num_experts_per_tok': 2, 'norm_topk_prob': True, 'clip_qkv': None},
     'llama with linear rotations': {'rope_scaling': {'rope_type': 'linear', 'factor': 4.}},
+    'phi3': {'model_type': 'phi3', 'sliding_window': 6, 'resid_pdrop': 0.0},
     'smollm3': {'model_type': 'smollm3', 'no_rope_layers': [1, 0], 'tie_word_embeddings': True},
     'olmo2': {'model_type': 'olmo2', 'attention_bias': True},
     'gemma': {'model_type': 'gemma', 'head_dim': 4, 'hidden_act': 'gelu_pytorch_tanh',
@@ -94,9 +95,37 @@ def tensors(described: dict[str, Any], seed: int = 0) -> dict[str, np.ndarray]:
         if c['model_type'] in ('olmoe', 'olmo2'):
             shapes |= {f'{attention}.q_norm.weight': [H * h], f'{attention}.k_norm.weight': [G * h]}
     middle = c['model_type'] not in GEMMA   # of what normalises; Gemma adds 1
-    return {name: (rng.normal(size=shape) * 0.4
-                   + middle * name.endswith('norm.weight')).astype(np.float32)
-            for name, shape in shapes.items()}
+    weights = {name: (rng.normal(size=shape) * 0.4
+                      + middle * name.endswith('norm.weight')).astype(np.float32)
+               for name, shape in shapes.items()}
+    return _side_by_side(weights) if c['model_type'] == 'phi3' else weights
+
+
+# Tensor of phi3 -> those of llama that stand side by side in it.
+_WHOLES = {'qkv_proj': ['q_proj', 'k_proj', 'v_proj'], 'gate_up_proj': ['gate_proj', 'up_proj']}
+
+
+def _side_by_side(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The weights of llama as phi3 has them."""
+    weights = dict(weights)
+    for whole, (first, *_) in _WHOLES.items():
+        for name in [name for name in weights if f'.{first}.' in name]:
+            weights[name.replace(first, whole)] = np.concatenate(
+                [weights.pop(name.replace(first, part)) for part in _WHOLES[whole]])
+    return weights
+
+
+def _one_by_one(c: dict[str, Any], weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The weights of phi3 as llama has them."""
+    h = c.get('head_dim') or D // H
+    ends = {'qkv_proj': [H * h, (H + G) * h], 'gate_up_proj': [F]}
+    plain = {}
+    for name, array in weights.items():
+        whole = name.split('.')[-2]
+        for part, piece in zip(_WHOLES.get(whole, [whole]),
+                               np.split(array, ends.get(whole, [])), strict=True):
+            plain[name.replace(whole, part)] = piece
+    return plain
 
 
 def _norms(c: dict[str, Any]) -> list[str]:
@@ -170,7 +199,7 @@ def write(folder: pathlib.Path, described: dict[str, Any], weights: dict[str, np
 
 def logits(c: dict[str, Any], weights: dict[str, np.ndarray], ids: np.ndarray) -> np.ndarray:
     """The logits [b, T, V] of ids [b, T], float64."""
-    w = {name: array.astype(np.float64) for name, array in weights.items()}
+    w = {name: array.astype(np.float64) for name, array in _one_by_one(c, weights).items()}
     table = w['model.embed_tokens.weight']
     out = w['lm_head.weight'] if 'lm_head.weight' in w else table
     scale = D ** 0.5 if c['model_type'] in GEMMA else 1.

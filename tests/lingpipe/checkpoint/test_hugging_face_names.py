@@ -10,15 +10,20 @@ from tests.support import tiny_gpt2, tiny_llama, tiny_m2m_100
 def test_every_tensor_has_a_path_and_every_path_its_tensor() -> None:
     for kind in tiny_llama.KINDS:
         config = tiny_llama.config(kind)
-        for name in tiny_llama.tensors(config):
-            place = hugging_face_names.weight_of(name, config['model_type'])
+        pieces = [(name, piece) for name in tiny_llama.tensors(config)
+                  for piece in hugging_face_names.pieces_of(name, config['model_type'])]
+        for name, piece in pieces:
+            assert hugging_face_names.whole_of(piece) == name
+            place = hugging_face_names.weight_of(piece, config['model_type'])
             assert place is not None
             found = hugging_face_names.tensor_of(place.name, config['model_type'])
             assert found is not None
             assert found.is_transposed == place.is_transposed
-            expert = hugging_face_names.expert_of(name)
-            assert name == (found.name if expert is None else
-                            hugging_face_names.of_expert(found.name, expert))
+            expert = hugging_face_names.expert_of(piece)
+            assert piece == (found.name if expert is None else
+                             hugging_face_names.of_expert(found.name, expert))
+    assert hugging_face_names.shares_of('model.layers.0.self_attn.qkv_proj.weight', {
+        'model_type': 'phi3', 'num_attention_heads': 40, 'num_key_value_heads': 10}) == [40, 10, 10]
     assert hugging_face_names.expert_of('model.layers.3.mlp.experts.12.up_proj.weight') == 12
     assert hugging_face_names.weight_of('model.layers.11.self_attn.q_proj.weight') == (
         'attention_11/body/wq', True)

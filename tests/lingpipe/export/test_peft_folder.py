@@ -96,3 +96,14 @@ def test_a_network_without_adapters_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match='the format peft writes the adapters of a network, and '
                                          'this one has none; use hugging_face'):
         export(program, program.predictor(SPEC), f'{tmp_path}/out', 'peft')
+
+
+def test_adapters_beside_projections_that_phi3_has_in_one_are_refused(
+        tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'config.json').write_text(json.dumps({
+        'model_type': 'phi3', 'vocab_size': 11, 'hidden_size': 8, 'intermediate_size': 6,
+        'num_hidden_layers': 2, 'num_attention_heads': 2}))
+    program = program_of(Adapters(rank=2))
+    with pytest.raises(ValueError, match=r'\(phi3\), for which the format peft is not written; use '
+                                         'hugging_face, which merges them'):
+        export(program, program.predictor(SPEC), f'{tmp_path}/out', 'peft', None, str(tmp_path))
