@@ -74,7 +74,7 @@ _KERNELS = {
        for c in 'qkvo'},
     'lm_head.weight': 'softmax/w',
 }
-_FUSED = {   # of phi3, in place of those of the same weights
+_FUSED = {   # of phi3
     **{f'model.layers.{{i}}.self_attn.qkv_proj.{c}.weight': f'attention_{{i}}/body/w{c}'
        for c in 'qkv'},
     **{f'model.layers.{{i}}.mlp.gate_up_proj.{c}.weight': f'ffn_{{i}}/body/w_{c}'
@@ -145,8 +145,8 @@ _TABLES_BY_TYPE = {   # model_type -> those that are not transposed, those that 
     'mixtral': (_NORMS | _PATHS, _KERNELS | _EXPERTS_OF_MIXTRAL),
     **dict.fromkeys(['qwen3_moe', 'olmoe'], (_NORMS | _PATHS, _KERNELS | _EXPERTS)),
     **{kind: (norms | _PATHS, _KERNELS | _FEED_FORWARD) for kind, norms in _NORMS_BY_TYPE.items()},
-    'phi3': (_NORMS | _PATHS, {theirs: ours for theirs, ours in (
-        _KERNELS | _FEED_FORWARD).items() if ours not in _FUSED.values()} | _FUSED)}
+    # Of two names of one weight, the later one is written.
+    'phi3': (_NORMS | _PATHS, _KERNELS | _FEED_FORWARD | _FUSED)}
 _OF_LLAMA = (_NORMS | _PATHS, _KERNELS | _FEED_FORWARD)
 
 # Old files have these, which config.json says: speeds of rotations, the causal mask, and sinusoids.

@@ -91,9 +91,9 @@ def choose_partition(elements: tuple[Element, ...], times: LayerTimes,
     """
     units = units_of(elements)
     if params.layers_per_cell:
-        spans = _spans_by_hand(params.layers_per_cell, len(elements))
-        _check_units(params.layers_per_cell, spans, units)
-        return Partition(elements, spans)
+        by_hand = _spans_by_hand(params.layers_per_cell, len(elements))
+        _check_units(params.layers_per_cell, by_hand, units)
+        return Partition(elements, by_hand)
 
     if len(units) < len(elements) and params.num_cells > len(units):
         raise ValueError(
