@@ -287,9 +287,9 @@ def test_inspect_fits_into_80_columns_and_needs_no_gpu(capsys):
     assert trainer.main(['trainer', *flags]) == 0
     lines = capsys.readouterr().out.splitlines()
     end = lines.index('')
-    assert [line[:10].strip() for line in lines[:5]] == [
-        'fits', 'temporary', 'speed-up', 'bubble', 'to change']
-    assert {line[:10].strip() for line in lines[5:end]} == {'seconds', 'devices', ''}
+    assert [line[:10].strip() for line in lines[:6]] == [
+        'fits', 'temporary', 'waiting', 'speed-up', 'bubble', 'to change']
+    assert {line[:10].strip() for line in lines[6:end]} == {'seconds', 'devices', ''}
     assert max(map(len, lines[:end])) <= 80
     lines = lines[end + 1:]
     assert lines[0].split() == ['cell', 'device', 'layers', 'GFLOPs', 'params', 'state', 'MB',
