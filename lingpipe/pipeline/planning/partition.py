@@ -155,8 +155,9 @@ def _check_units(counts: Sequence[int], spans: Sequence[range], units: Units) ->
     """Raises ValueError if a cell begins within layers that stay together."""
     for span in spans:
         if span.start not in units.starts:
-            allowed = ', '.join(map(str, units.starts[1:-1]))
+            allowed = shortened(', '.join(map(str, units.starts[1:-1])))
+            cut_there = f'cut after one of {allowed} layers, or ' if allowed else ''
             raise ValueError(
                 f'layers_per_cell={list(counts)} cuts after {counted(span.start, "layer")}, within '
-                f'a Sequential with is_unit, whose layers stay together; cut after one of '
-                f'{shortened(allowed)} layers, or set is_unit=False.')
+                f'a Sequential with is_unit, whose layers stay together; {cut_there}set '
+                'is_unit=False.')
