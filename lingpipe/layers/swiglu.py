@@ -23,6 +23,10 @@ from lingpipe.layers.shards import Shardable, glorot_uniform
 from lingpipe.layers.static_shapes import as_spec, num_elements
 from lingpipe.process.graph_lifetime import custom_gradient
 
+# GELU's approximation is x (1 + tanh(u)) / 2, with u = scale x (1 + cube x^2).
+_GELU_SCALE = math.sqrt(2 / math.pi)
+_GELU_CUBE = 0.044715
+
 
 class SwiGLU(Shardable, Adaptable):
     """(silu(x @ w_gate) * (x @ w_up)) @ w_down; x [..., D] -> [..., D].
@@ -112,16 +116,12 @@ def gated_by_gelu(gate: tf.Tensor, up: tf.Tensor) -> tuple[
     def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         square = gate * gate
         share = _gelu_share(gate, square)
-        # The share is a sigmoid of 2 u, whose slope is 2 share (1 - share) times that of u.
+        # The share is sigmoid(2 u), so that its slope is share (1 - share) times that of 2 u.
         slope = 2 * _GELU_SCALE * (1 + 3 * _GELU_CUBE * square)
         dgate = share + gate * share * (1 - share) * slope
         return dy * up * dgate, dy * (gate * share)
 
     return gate * _gelu_share(gate, gate * gate) * up, gradient
-
-
-_GELU_SCALE = math.sqrt(2 / math.pi)
-_GELU_CUBE = 0.044715
 
 
 def _gelu_share(x: tf.Tensor, square: tf.Tensor) -> tf.Tensor:

@@ -16,7 +16,8 @@ from lingpipe.learning.rounded_slots import with_rounded_slots
 _NOT_CALLED = ('apply', 'apply_gradients', '_backend_apply_gradients', 'scale_loss',
                'finalize_variable_values')
 
-# Arguments of a Keras optimizer on which only methods that are not called act -> what to do.
+# Arguments of a Keras optimizer that have no effect here, since the methods that use them are not
+# called -> the remedy.
 _OF_THE_LEARNER = {
     'weight_decay': 'set weight_decay of the learner, or give the optimizer weight_decay=None',
     'clipnorm': 'leave it out, and set clip_norm of the learner, which is of all weights together',
@@ -122,8 +123,8 @@ class Optimizer(Configurable):
         Raises:
           ValueError: the Keras optimizer has one of them, which would be ignored.
         """
-        names_it = next(one for one in type(self).__mro__ if 'keras_class' in vars(one))
-        if names_it.__module__.split('.')[0] in _BLIND_TO_PATHS:
+        declaring = next(one for one in type(self).__mro__ if 'keras_class' in vars(one))
+        if declaring.__module__.split('.')[0] in _BLIND_TO_PATHS:
             return
         optimizer = self.make()
         for name, remedy in _OF_THE_LEARNER.items():

@@ -48,7 +48,7 @@ _CLASSES = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM',
             'phi3': 'Phi3ForCausalLM',
             'gpt2': 'GPT2LMHeadModel'}
 _GEMMA = ('gemma', 'gemma3_text')
-_NORMS = {'olmo2': 'after', 'gemma3_text': 'both'}   # before what is normalised, of the others
+_NORMS = {'olmo2': 'after', 'gemma3_text': 'both'}   # The others normalise before each part.
 
 # Defaults of transformers that are others than those of llama.
 _EPSILONS = dict.fromkeys(['mixtral', 'olmoe', 'olmo2', 'phi3'], 1e-5)

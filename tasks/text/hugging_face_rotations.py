@@ -35,25 +35,34 @@ def rotations_of(config: Config, kind: str, has_window: bool) -> dict[str, Any]:
     rope = config.get(name) or {}
     if not isinstance(rope, dict):
         refuse(name, rope, 'an object or null is')
-    base, of_window = real(config, 'rope_theta', _BASES.get(kind, 10_000.)), 0.
+    window_base = 0.
     if kind == 'gemma3_text':
-        of_window = real(config, 'rope_local_base_freq', 10_000.)
+        window_base = _window_base(config, rope if name == 'rope_parameters' else {})
         if name == 'rope_parameters':
-            if others := sorted(set(rope) - {'full_attention', 'sliding_attention'}):
-                refuse(f'{name}.{others[0]}', rope[others[0]],
-                       'full_attention and sliding_attention are')
-            of_window, scaling = _turns(
-                f'{name}.sliding_attention', rope.get('sliding_attention') or {}, of_window)
-            if scaling.factor != 1:
-                refuse(f'{name}.sliding_attention', rope['sliding_attention'],
-                       "rope_type 'default' is")
             name, rope = f'{name}.full_attention', rope.get('full_attention') or {}
-        if of_window < 1:   # 0 has another meaning here.
-            refuse('rope_local_base_freq', of_window, 'a number from 1 on is')
-    base, scaling = _turns(name, rope, base)
+    base, scaling = _turns(name, rope, real(config, 'rope_theta', _BASES.get(kind, 10_000.)))
     return {'rotary_base': base, 'rotary_scaling': scaling,
-            'window_rotary_base': of_window if has_window else 0.,
+            'window_rotary_base': window_base if has_window else 0.,
             'unrotated_layers': _unrotated_layers(config) if kind == 'smollm3' else ()}
+
+
+def _window_base(config: Config, by_type: Mapping[str, Any]) -> float:
+    """The base of the layers of a Gemma 3 that have a window.
+
+    Args:
+      config: what config.json holds.
+      by_type: its rope_parameters, if they count: the type of a layer -> its rotations.
+    """
+    if others := sorted(set(by_type) - {'full_attention', 'sliding_attention'}):
+        refuse(f'rope_parameters.{others[0]}', by_type[others[0]],
+               'full_attention and sliding_attention are')
+    name, rope = 'rope_parameters.sliding_attention', by_type.get('sliding_attention') or {}
+    base, scaling = _turns(name, rope, real(config, 'rope_local_base_freq', 10_000.))
+    if scaling.factor != 1:
+        refuse(name, rope, "rope_type 'default' is")
+    if base < 1:   # In a network, 0 means the base of the other layers.
+        refuse('rope_local_base_freq', base, 'a number from 1 on is')
+    return base
 
 
 def _unrotated_layers(config: Config) -> tuple[int, ...]:

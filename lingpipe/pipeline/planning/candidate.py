@@ -66,7 +66,7 @@ class Candidate:
 
     @functools.cached_property
     def waiting_bytes(self) -> float:
-        """The most that any device holds besides of what was sent and is not yet read."""
+        """The most bytes that have been sent to a device at a time and are not yet read."""
         return max(self.plan.waiting_bytes().values())
 
     @functools.cached_property

@@ -78,7 +78,7 @@ class Plan:
         return temporaries
 
     def waiting_bytes(self) -> dict[Place, float]:
-        """The most that each device holds besides of what was sent and is not yet read."""
+        """The most bytes that have been sent to each device at a time and are not yet read."""
         spans = self.simulate_times(link_s=link_seconds(self.params, self.cells)).spans
         waiting: dict[Place, float] = {}
         for cells, places in zip(self.replicas, self.placement.places, strict=True):
